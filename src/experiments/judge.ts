@@ -10,7 +10,7 @@ import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
 export interface Judgement {
-/** With several treatments, the verdict on the deciding `treatment`. */
+  /** With several treatments, the verdict on the deciding `treatment`. */
   readonly verdict: Verdict
   readonly treatment: string
   /** Finished units, by arm. */
@@ -35,11 +35,11 @@ export interface Known {
   readonly assigned: ReadonlyMap<string, number>
   }
 
-  /**
-   * Judges an experiment by its units. `isOver`: nothing more will come. A deciding quantile is judged only at the end:
-   * quantiles have no sequence valid at all looks. `areAssumed`: some ends are assumed, so only guardrails on shares of
-   * units count.
-   */
+/**
+ * Judges an experiment by its units. `isOver`: nothing more will come. A deciding quantile is judged only at the end:
+ * quantiles have no sequence valid at all looks. `areAssumed`: some ends are assumed, so only guardrails on shares of
+ * units count.
+ */
 export function judge(
   experiment: Experiment,
   { units, assigned }: Known,

@@ -64,10 +64,7 @@ export interface Report {
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
-  /**
-   * Each arm with its policy set, its share of the matching units, the units `assigned` to the arm, the `units` counted by
-   * the verdict, and how many of the latter have a `reported` outcome.
-   */
+  /** `share`: of the matching units. `units`: counted by the verdict. `reported`: `units` with a reported outcome. */
   readonly arms: readonly {
     readonly name: string
     readonly set: string

@@ -82,7 +82,7 @@ export class Room {
 
 /** The facts about a new call of a unit. */
 export interface Beginning {
-/** As counted by limits. */
+  /** As counted by limits. */
   readonly tenant: string
   /** On the monotonic clock. */
   readonly now: Millis
@@ -181,12 +181,12 @@ export class Samples {
   }
 
   /**
-   * Returns the units begun before the oldest open unit younger than five minutes. Counting only finished units would count
-   * quick units before slow units: an arm with late failures would look better than an arm with quick failures.
+   * Returns the units begun before the oldest open unit younger than five minutes. Counting only finished units would
+   * count quick units before slow units: an arm with late failures would look better than an arm with quick failures.
    *
    * A unit is open while a call is under way. Afterwards it stays open until its outcome is reported or, unless
-   * `needsOutcome`, until no call has ended for `quiet` milliseconds. After five minutes an open unit counts as is, and its
-   * calls under way count as failed.
+   * `needsOutcome`, until no call has ended for `quiet` milliseconds. After five minutes an open unit counts as is, and
+   * its calls under way count as failed.
    */
   cohort(now: Millis, { quiet, needsOutcome }: Waiting): UnitSample[] {
     const all = this.all()
@@ -288,7 +288,7 @@ export function endIn(sample: UnitSample, record: CallRecord, outcome: Outcome, 
 const COLUMNS =
   'unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,under_way,total_ms,outcome,judged,durations_ms'
 
-/** Yields CSV (RFC 4180): a header, then a line per unit and arm, enough to recompute a verdict. Durations in milliseconds. */
+/** Yields CSV: a header, then a line per unit and arm, enough to recompute a verdict. Durations in milliseconds. */
 export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
   yield `${COLUMNS}\n`
   for (const sample of samples) {
@@ -327,8 +327,8 @@ export const tenantUnit = (tenant: string): string => `tenant ${tenantInKey(tena
 const tenantInKey = (tenant: string) => escaped(tenant).replaceAll('/', '\\u002f')
 
 /**
- * Returns a unit's key as a unique line. Tasks: source, tenant, `/`, task name. Control characters, backslashes and `/` in
- * a tenant's name are escaped as in JSON.
+ * Returns a unit's key as a unique line. Tasks: source, tenant, `/`, task name. Control characters and backslashes are
+ * escaped as in JSON, and so is `/` in a tenant's name.
  */
 function unitInText(key: string): string {
   const at = key.indexOf('\n')

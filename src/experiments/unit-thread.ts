@@ -12,7 +12,7 @@ const UNITS_A_TURN = 1_000
 /** Heap limit of a thread in megabytes: a report of 50,000 units with 32 durations each takes about 150. */
 const MAX_HEAP_MB = 512
 
-/** Sends `workerData` and, in portions, the units to a new thread; returns its answer. Rejects when the thread fails. */
+/** Sends `workerData` and then the units to a new thread; returns its answer. Rejects when the thread fails. */
 export async function askThread<Answer>(
   url: URL,
   workerData: object,

@@ -32,8 +32,8 @@ interface Guest {
 }
 
 /**
- * Assigns calls to the config's comparisons and to one guarded run. Without a run, a generation has only the arms of the
- * comparisons. The caller of `measure` ensures that no comparison could take a call of the run.
+ * Assigns calls to the config's comparisons and to one guarded run. Without a run, a generation has only the arms of
+ * the comparisons. The caller of `measure` ensures that no comparison could take a call of the run.
  */
 export class GuardedArms implements Assigning {
   readonly unit = measuredUnit
@@ -129,7 +129,7 @@ export class GuardedArms implements Assigning {
     const hit = isHit(record)
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
-    // A call given up by its agent counts with its time so far. After a fault, the call counts as wrong: the fault is why.
+    // A call given up by its agent counts with its time so far, and as wrong if a fault hit it: the fault is why.
     const isGivenUp = result === 'cancelled'
     unit.meter.end(
       unit,

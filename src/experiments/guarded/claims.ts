@@ -4,7 +4,7 @@ import { subjects } from '../../claims/subjects.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { Figures } from './meter.ts'
 
-/** The subjects about calls: only these can be measured by arm. */
+/** Subjects about calls, the only subjects measured by arm. */
 export const callMetrics = [
   'p50',
   'p90',
@@ -18,7 +18,7 @@ export const callMetrics = [
 
 export type CallMetric = (typeof callMetrics)[number]
 
-/** The possible subjects of a hypothesis. */
+/** Possible subjects of a hypothesis. */
 export const measurable = [...callMetrics, 'uptime', 'status', 'probe_failures'] as const
 
 export type Measurable = (typeof measurable)[number]
@@ -42,7 +42,7 @@ export interface Judged {
   readonly holds: boolean | undefined
 }
 
-/** Returns the value of a metric over the calls; undefined without measurements. */
+/** Undefined without measurements. */
 export function metricIn(metric: CallMetric, figures: Figures): number | undefined {
   const { calls, failed, rejected, attempts } = figures
   if (calls === 0 && subjects[metric].unit !== 'ms') return undefined
@@ -58,7 +58,6 @@ export function metricIn(metric: CallMetric, figures: Figures): number | undefin
   }
 }
 
-/** Compares claims with the measurements of calls and of their servers. */
 export const judgeRun = (
   claims: readonly Claim<Measurable>[],
   figures: Figures,
@@ -88,7 +87,7 @@ function valueOf(subject: Measurable, figures: Figures, servers: readonly Server
   }
 }
 
-/** Returns the failed claims, in words. */
+/** Returns the claims that do not hold, or were not measured, in words. */
 export const failuresIn = (judged: readonly Judged[]): string =>
   judged
     .filter(({ holds }) => holds !== true)

@@ -6,9 +6,7 @@ import { type CallMetric, metricIn } from './claims.ts'
 import type { Figures } from './meter.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/**
- * A rule that ends a run: a metric of an arm, or of the difference between the arms, is above a number for some time.
- */
+/** A run ends when a metric of an arm, or the difference of the arms, is above a number for some time. */
 export interface Rule {
   readonly metric: CallMetric
   /** In the unit of the metric: shares in [0, 1], latencies in milliseconds. */
@@ -17,11 +15,10 @@ export interface Rule {
   readonly of: 'treatment' | 'control' | 'difference'
   /** Time without a break, in milliseconds. */
   readonly for: Millis
-  /** How the rule was learned; undefined for a rule of the author. */
+  /** How the rule was learned, in words; undefined for a rule of the author. */
   readonly learned?: string
 }
 
-/** A broken rule. */
 export interface Breach {
   readonly rule: Rule
   readonly value: number
@@ -33,7 +30,7 @@ export interface Breach {
 
 export interface GateOptions {
   readonly rules: readonly Rule[]
-  /** Calls of an arm needed to judge a window. */
+  /** Calls of an arm a window needs to be judged. */
   readonly minimum: number
 }
 
@@ -48,8 +45,8 @@ export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): s
 
 /**
  * Watches the rules of a run. A rule is measurable while each of its arms has enough calls in the window. A rule
- * triggers at the first look at which all looks of its time have found the rule broken. A look without measurement does
- * not favour the treatment: a broken rule stays broken.
+ * triggers once all measured looks over its time have found the rule broken. A look without a measurement does not
+ * favour the treatment: a broken rule stays broken.
  */
 export class Gate {
   readonly #options: GateOptions
@@ -64,10 +61,7 @@ export class Gate {
     return this.#options.rules
   }
 
-  /**
-   * Returns the first breach that ends the run; undefined for none. `figures`: of each arm over the window that ends
-   * now.
-   */
+  /** Returns the breach that ends the run; undefined for none. `figures`: of each arm, over the window until now. */
   look(now: Millis, figures: Readonly<Record<'control' | 'treatment', Figures>>): Breach | undefined {
     for (const rule of this.#options.rules) {
       const found = this.#measure(rule, figures)
@@ -84,7 +78,7 @@ export class Gate {
     return undefined
   }
 
-  /** Returns the rules not measurable at any look since then. */
+  /** Returns the rules not measured since `then`. */
   unmeasuredSince(then: Millis): readonly Rule[] {
     return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
   }

@@ -10,19 +10,18 @@ import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Ta
 import { lengthOf, shapeOf, type Spec } from './spec.ts'
 import { roundedDuration } from '../../units/duration.ts'
 
-/** Keeps the records of runs. */
 export interface RunStore {
-  /** Writes a record in place of the run's earlier record. Rejects when the record cannot be written. */
+  /** Replaces the run's earlier record. Rejects when the record cannot be written. */
   write(record: RunRecord): Promise<void>
-  /** Resolves when all records are written. */
+  /** Resolves once all records are written. */
   flush(): Promise<void>
 }
 
-/** The gateway's view of a spec now. */
+/** A spec checked against the gateway's present state. */
 export interface Survey {
   /** Why the spec may not run here and now; empty when it may. */
   readonly refusals: readonly string[]
-  /** The doubtful points of the spec. */
+  /** Warnings about the spec. */
   readonly doubts: readonly string[]
   readonly targets: Targets
   readonly hashes: RunRecord['hashes']
@@ -31,19 +30,19 @@ export interface Survey {
 
 export interface GuardedParts {
   readonly clock: Clock
-  /** The store of runs; or why there is none, and no run can begin. */
+  /** The store of runs; or why there is no store, and so no run can begin. */
   readonly journal: RunStore | { readonly problem: string }
   readonly survey: (spec: Spec) => Survey
-  /** Returns a hash of everything a run depends on: another hash ends the run. */
+  /** Returns a hash of everything a run depends on; a change of the hash ends the run. */
   readonly groundOf: (spec: Spec) => string
   readonly worldOf: (run: RunRecord, meter: Meter) => World
-  /** Returns the faults and arms left from a run of an earlier process: none. */
+  /** Returns faults and arms still left from a run of an earlier process; none, unless something is wrong. */
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
-  /** The names of the approvers; undefined: everybody except the requester. */
+  /** Names of allowed approvers; undefined: everybody except the requester. */
   readonly approvers: () => readonly string[] | undefined
   /** The spec without secrets, to show and keep. */
   readonly withoutSecrets: (spec: Spec) => Spec
-  /** Hears of events for operators. Must not throw. */
+  /** Receives events for operators. Must not throw. */
   readonly emit: (event: GuardedEvent) => void
 }
 
@@ -54,7 +53,6 @@ export interface GuardedEvent {
   readonly reason: string
 }
 
-/** A request for a run. */
 export interface Request {
   /** The requester's name. */
   readonly by: string
@@ -64,7 +62,7 @@ export interface Request {
   readonly firstStage: number
 }
 
-/** A preview of a run: making a plan begins nothing. */
+/** A preview of a run. Making a plan begins nothing. */
 export interface Plan extends Survey {
   readonly name: string
   readonly shape: string
@@ -76,7 +74,7 @@ export interface Plan extends Survey {
   }[]
   readonly rules: readonly string[]
   readonly faults: readonly { readonly name: string; readonly type: string; readonly rate: number }[]
-  /** Why the run would wait for approval; undefined when it would not. */
+  /** Why the run would wait for approval; undefined when it may begin at once. */
   readonly waitsBecause: string | undefined
   /** Completed runs of the same shape. */
   readonly completedBefore: number
@@ -90,52 +88,50 @@ export type Asked =
 const MAX_PENDING = 16
 const MAX_KEPT = 64
 
-/** Most shapes with a count of completed runs; the shapes run longest ago are forgotten. */
+/** Most shapes with a count of completed runs; the least recently run shapes are forgotten. */
 const MAX_SHAPES = 1_000
 
-/** Most listeners at a time. */
 const MAX_LISTENERS = 64
 
-/** How long the end of the process waits for the journal, in milliseconds. */
+/** How long `close` waits for the journal, in milliseconds. */
 const FLUSH_MS: Millis = 2_000
 
-/** Time to the next try of writing the end of a run, in milliseconds. */
+/** Pause before retrying to write the end of a run, in milliseconds. */
 const AGAIN_MS: Millis = 30_000
 
-/** Time between writes while only figures change, in milliseconds: a killed gateway loses figures of this time. */
+/** Time between writes while only figures change, in milliseconds: a killed gateway loses this much. */
 const WRITE_EVERY_MS: Millis = 5_000
 
 /** After this number of completed runs of a shape, another run shows nothing new. */
 const ENOUGH_RUNS = 3
 
-/** A run being written before it begins. */
+/** A run whose beginning is being written. */
 interface Beginning {
   readonly run: RunRecord
-  /** Why the run must not begin any more. */
+  /** Why the run must not begin after all. */
   stopped?: string
 }
 
-/** The current run. */
 interface Current {
   readonly lifecycle: Lifecycle
   readonly ground: string
 }
 
 /**
- * The guarded runs of a gateway: one at a time, and the runs waiting for approval. A run belongs to the gateway, not to
+ * The guarded runs of a gateway: one at a time, plus runs waiting for approval. A run belongs to the gateway, not to
  * its requester. Outlives all generations.
  */
 export class GuardedExperiments {
   readonly #parts: GuardedParts
-  /** Runs waiting for approval, by name. */
+  /** Runs waiting for approval, by experiment. */
   readonly #pending = new Map<string, RunRecord>()
-  /** The last run of each experiment, by name, the latest last. */
+  /** The last run of each experiment, the latest last. */
   readonly #last = new Map<string, RunRecord>()
   /** Completed runs by shape. */
   readonly #completed = new Recent<number>(MAX_SHAPES)
   readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
   #current: Current | undefined
-  /** Time of the last write of the current run. */
+  /** Last write of the current run, on the monotonic clock. */
   #writtenAt: Millis = -Infinity
   #beginning: Beginning | undefined
   readonly #closed = new Cancellation()
@@ -146,7 +142,7 @@ export class GuardedExperiments {
     this.#parts = parts
   }
 
-  /** Takes over the runs of earlier processes: runs that had not ended are recorded as failed. */
+  /** Takes over the runs of earlier processes; records unfinished runs as failed. */
   async recover(runs: readonly RunRecord[]): Promise<void> {
     for (const run of runs) {
       if (isOver(run)) {
@@ -177,7 +173,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** Returns the preview of a run, with the reasons why it may not begin. Begins nothing. */
+  /** Returns a preview of a run, with the refusals. Begins nothing. */
   plan(spec: Spec, request: Request): Plan {
     const survey = this.#parts.survey(spec)
     const { firstStage, approvedBy } = request
@@ -219,7 +215,7 @@ export class GuardedExperiments {
     return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
   }
 
-  /** Requests a run. It begins at once, or waits for approval. */
+  /** Requests a run: the run begins at once, or waits for approval. */
   async run(spec: Spec, request: Request): Promise<Asked> {
     const plan = this.plan(spec, request)
     if (this.#closed.aborted) return { ok: false, refusals: ['the gateway is stopping'] }
@@ -233,7 +229,7 @@ export class GuardedExperiments {
       this.#pending.delete(run.name)
       return { ok: false, refusals: [problem] }
     }
-    // Somebody, or the end of the gateway, may have stopped the run meanwhile.
+    // A race: an operator or the end of the gateway may have stopped the run during the write.
     if (this.#pending.get(run.name) !== run)
       return { ok: false, refusals: [this.#last.get(run.name)?.reason ?? 'it was stopped'] }
     this.#specs.set(run.id, spec)
@@ -241,7 +237,7 @@ export class GuardedExperiments {
     return { ok: true, run }
   }
 
-  /** Approves a waiting run: it begins, if it still may. */
+  /** Approves a waiting run, and begins the run if nothing has come in the way. */
   async approve(name: string, by: string): Promise<Asked> {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
@@ -267,13 +263,13 @@ export class GuardedExperiments {
     this.#emit('approved', approved)
     const begun = await this.#begin(approved, spec)
     if (begun.ok || this.#last.get(name)?.id === pending.id || this.#closed.aborted) return begun
-    // Nothing could be written: the run waits as before, or nobody would know of it any more.
+    // The write failed, so the run waits as before; otherwise the run would be lost.
     this.#specs.set(pending.id, spec)
     this.#pending.set(name, pending)
     return begun
   }
 
-  /** Ends a run, or a waiting run. */
+  /** Ends the current run or a waiting run. */
   stop(name: string, by: string, why: string): Done {
     const pending = this.#pending.get(name)
     if (pending !== undefined) {
@@ -297,7 +293,7 @@ export class GuardedExperiments {
     return { ok: true }
   }
 
-  /** Returns the latest run of each experiment, including waiting runs and the current run. */
+  /** Returns the latest run of each experiment, waiting and current runs included. */
   list(): readonly RunRecord[] {
     const current = this.#current?.lifecycle.record ?? this.#beginning?.run
     const now = [...this.#pending.values(), ...(current === undefined ? [] : [current])]
@@ -310,12 +306,12 @@ export class GuardedExperiments {
     return this.#running(name)?.record ?? beginning ?? this.#pending.get(name) ?? this.#last.get(name)
   }
 
-  /** The experiment whose calls no other may take; undefined while none runs. */
+  /** The name of the running experiment. */
   get running(): string | undefined {
     return this.#current?.lifecycle.record.name
   }
 
-  /** Reports each change of an experiment's runs from now on; undefined with too many listeners. */
+  /** Reports each change of an experiment's runs; returns undefined with too many listeners. */
   listen(name: string, hear: (run: RunRecord) => void): Cancel | undefined {
     if (this.#listeners.size >= MAX_LISTENERS) return undefined
     const listener = { name, hear }
@@ -323,13 +319,13 @@ export class GuardedExperiments {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Ends a run that depends on a changed part of the config, once another config is in force. */
+  /** Call once another config is in force: ends the current run if the config changed a part the run depends on. */
   follow(): void {
     const current = this.#current
     if (current === undefined) return
     const { lifecycle, ground } = current
     if (this.#parts.groundOf(lifecycle.record.spec) === ground) return
-    // Later: the config is only just coming into force, and the run applies another config.
+    // Later, because the config is only just coming into force, and the rollback applies the config again.
     this.#parts.clock.after(0, () =>
       lifecycle.fail(
         'the config has changed what it rests upon: its servers, policies, or the flag of the faults',
@@ -342,20 +338,20 @@ export class GuardedExperiments {
     this.#runAt(server)?.noticed(sign)
   }
 
-  /** Records a probe of a server; a bad result is also a sign. */
+  /** Records a probe of a server; a failed probe is also a sign. */
   probed(probe: Omit<ProbeRow, 'atMs'>): void {
     const lifecycle = this.#runAt(probe.server)
     lifecycle?.probed(probe)
     if (probe.reason !== undefined) lifecycle?.noticed(`probe of ${probe.server}: ${probe.reason}`)
   }
 
-  /** Ends the current run after a kill. */
+  /** Ends the current run after the kill switch was used. */
   killed(by: string, why: string): void {
     if (this.#beginning !== undefined) this.#beginning.stopped = `the kill switch stopped it: ${by}: ${why}`
     this.#current?.lifecycle.stop('the kill switch', `${by}: ${why}`)
   }
 
-  /** Ends all runs with the gateway. Resolves when all is rolled back and written, as far as the disk allows. */
+  /** Ends all runs. Resolves once all is rolled back and written, or after `FLUSH_MS` of waiting for the disk. */
   async close(): Promise<void> {
     this.#closed.abort('closed')
     for (const run of [...this.#pending.values()])
@@ -369,14 +365,14 @@ export class GuardedExperiments {
     this.#pending.clear()
     this.#current?.lifecycle.fail('the gateway was stopped')
     if (!('flush' in this.#parts.journal)) return
-    // A hanging disk must not keep the process alive: the next process finds an unwritten end as unfinished.
+    // A hanging disk must not keep the process alive: the next process records a run without a written end as failed.
     const limit = new Cancellation()
     const late = this.#parts.clock.sleep(FLUSH_MS, limit).catch(() => undefined)
     await Promise.race([Promise.all([...this.#sealing, this.#parts.journal.flush()]), late])
     limit.abort('written')
   }
 
-  /** The specs of the runs waiting for approval, by run id, secrets included. */
+  /** Specs of waiting runs by run id, secrets included. */
   readonly #specs = new Map<string, Spec>()
 
   /** Returns the run that targets a server. */
@@ -415,7 +411,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** Begins a run only after writing the beginning to disk. */
+  /** Writes the beginning of a run to disk, then begins the run. */
   async #begin(run: RunRecord, spec: Spec): Promise<Asked> {
     const { clock, worldOf, groundOf } = this.#parts
     const beginning: Beginning = { run }
@@ -423,7 +419,7 @@ export class GuardedExperiments {
     const problem = await this.#write(run)
     this.#beginning = undefined
     if (problem !== undefined) return { ok: false, refusals: [problem] }
-    // Much may have happened during the write.
+    // Races: during the write, the gateway, its config or an operator may have ruled out the run.
     const { stopped } = beginning
     const refusals = this.#closed.aborted ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
     if (stopped !== undefined || refusals.length > 0) {
@@ -473,7 +469,7 @@ export class GuardedExperiments {
     this.#sealing.add(sealing)
   }
 
-  /** Writes the end of a run, and retries after disk errors: the next process would take the run for interrupted. */
+  /** Writes the end of a run. Retries after disk errors, or the next process would take the run for interrupted. */
   async #seal(run: RunRecord): Promise<void> {
     const { clock } = this.#parts
     while ((await this.#write(run)) !== undefined && !this.#closed.aborted)
@@ -522,11 +518,11 @@ export class GuardedExperiments {
 const placeOf = ({ phase, stage }: RunRecord): string =>
   phase === 'stage' ? `stage ${stage + 1}` : phase === 'waiting' ? 'beginning' : phase
 
-/** Largest share of the calls that the first stage may have without approval, and each of those after it. */
+/** Largest share of the treatment without approval: in the first stage, and in later stages. */
 const MOST_FIRST = 0.25
 const MOST_LATER = 0.5
 
-/** Returns why a run waits for approval of all its stages; undefined when it does not. */
+/** Returns why a run needs approval; undefined when it needs none. */
 function approvalReason({ approval, stages }: Spec): string | undefined {
   if (approval === 'required') return 'it waits until somebody approves it'
   const wide = stages.findIndex(({ share }, index) => share > (index === 0 ? MOST_FIRST : MOST_LATER))
@@ -535,7 +531,7 @@ function approvalReason({ approval, stages }: Spec): string | undefined {
   return `it waits until somebody approves it: stage ${wide + 1} has ${Math.round(share * 100)}% of the calls, and without approval at most ${most * 100}%`
 }
 
-/** Green runs of one shape prove that this shape is green. */
+/** Repetitions of a passing shape show nothing new. */
 function proposalFor({ spec }: RunRecord, count: number): string {
   const widest = Math.max(...spec.stages.map(({ share }) => share))
   const wider =
@@ -547,10 +543,7 @@ function proposalFor({ spec }: RunRecord, count: number): string {
   return `${count} runs of the same shape were completed: one more shows nothing new. Either ${wider}, or ${other}.`
 }
 
-/**
- * Returns a name as a person reads it: without invisible characters, wide letters and case. Lookalikes from other
- * scripts differ.
- */
+/** Returns a name as people read it: without invisible characters, wide letters and case. Lookalike letters differ. */
 const asRead = (name: string): string =>
   name
     .normalize('NFKC')

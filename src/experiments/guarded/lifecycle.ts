@@ -21,39 +21,38 @@ import { Samples } from './samples.ts'
 import { claimsDuring, type EndState } from './spec.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** The settings that a stage puts into force. */
 export interface StageOrder {
   /** From 0. */
   readonly index: number
   /** Share of the treatment, in (0, 1). */
   readonly share: number
-  /** How long this stage and those after it take, in milliseconds: nothing may stay armed for much longer. */
+  /** Duration of this stage and all later stages, in milliseconds: no fault may stay armed for much longer. */
   readonly remainingMs: Millis
 }
 
-/** Everything that a run does to the gateway, and sees of it. */
+/** The gateway as seen and changed by a run. */
 export interface World {
-  /** Begins to tell calls to the meter, and to play the load of the run. Throws when it cannot. */
+  /** Begins to meter calls and to play the run's load. Throws on failure. */
   begin(): void
-  /** Whether the agents of its load have had their first answers; true where the run has none. */
+  /** Whether the agents of the load have had their first answers; true without a load. */
   isReady(): boolean
-  /** Puts a stage into force: arms, then faults. Throws when it cannot. */
+  /** Puts a stage into force: arms, then faults. Throws on failure. */
   arm(stage: StageOrder): void
   /**
-   * Keeps the faults that are armed so until the next tick or two. Says why the run cannot go on: they are gone, others were
-   * armed, or its load ended; undefined while it can.
+   * Extends the armed faults until the next tick or two. Returns why the run cannot go on: its faults are gone, other
+   * faults were armed, or its load ended; undefined if it can.
    */
   renew(): string | undefined
-  /** Takes faults and arms out. Never throws; done twice, it does no harm. */
+  /** Removes faults and arms. Never throws; may be repeated. */
   rollback(): Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
-  /** The run is over: nothing is measured or played any more. */
+  /** Ends the run's measurement and load. */
   end(): void
   servers(): readonly ServerVital[]
-  /** Longest that a call of the treatment may take, in milliseconds: its deadline. */
+  /** The longest deadline of a treatment's call, in milliseconds. */
   longestMs(): Millis
-  /** The layers in force at the targets, the arms' included. */
+  /** The layers in force at the targets, layers of the arms included. */
   layers(): readonly LayerState[]
-  /** The counts of the run's faults since they were first armed; and the errors of the engine since it started. */
+  /** Counts of the run's faults since first armed; `engineErrors`: since the engine started. */
   faults(): { readonly faults: readonly FaultRecord[]; readonly engineErrors: number }
 }
 
@@ -61,47 +60,47 @@ export interface LifecycleParts {
   readonly clock: Clock
   readonly meter: Meter
   readonly world: World
-  /** The record of the run as it begins. */
+  /** The record at the start of the run. */
   readonly record: RunRecord
   /**
-   * Hears of each change: `step` when the run has come to another phase, stage or state, else `tick`, once a second. A
-   * promise of it is of why a step could not be written down, undefined when it was: a stage waits for that.
+   * Called on each change: `step` for a new phase, stage or state, else `tick`, once a second. A returned promise
+   * resolves with why the step could not be written, or undefined once written; a stage waits for this promise.
    */
   readonly onChange: (record: RunRecord, what: 'step' | 'tick') => void | Promise<string | undefined>
 }
 
-/** How often a run looks at what it does, in milliseconds. */
+/** Time between looks of a run, in milliseconds. */
 export const TICK_MS: Millis = 250
 
-/** Most decisions, troubles and probes of a run that are kept. */
+/** Most kept decisions, troubles and probes of a run. */
 const MAX_DECISIONS = 200
 const MAX_TROUBLES = 100
 const MAX_PROBES = 300
 
-/** How long a stage waits until it is written down, in milliseconds. */
+/** How long a stage waits for its record to be written, in milliseconds. */
 const WRITE_MS: Millis = 2_000
 
-/** How long the agents of a load may wait for their first answers, in milliseconds. */
+/** Timeout for the first answers of a load's agents, in milliseconds. */
 const READY_MS: Millis = 30_000
 
-/** So many calls of the treatment tell whether it has the share that was ordered. */
+/** Calls of the treatment needed to check its share. */
 const LEAST_FOR_SHARE = 50
 
-/** How often a rollback is tried that left something behind, in ticks. */
+/** Retries of an incomplete rollback, one per tick. */
 const ROLLBACK_TRIES = 40
 
-/** Most signs that are kept until it is known when the first effect was. */
+/** Most signs kept until the time of the first effect is known. */
 const MAX_SIGNS = 64
 
-/** How a run ends, once it has recovered. */
+/** How a run ends after the recovery. */
 interface Outcome {
   readonly state: EndState
   readonly reason: string
 }
 
 /**
- * One run, from its baseline to its verdict: a state machine over the clock. However the run ends, its faults and arms are taken
- * out first. Only then it checks whether the servers recover.
+ * A run, from its baseline to its verdict, as a state machine over the clock. However the run ends, its faults and arms
+ * are removed first; only then the run checks whether the servers recover.
  */
 export class Lifecycle {
   readonly #parts: LifecycleParts
@@ -116,19 +115,19 @@ export class Lifecycle {
   #toldAt: Millis = 0
   readonly #signs: { readonly sign: string; readonly at: Millis }[] = []
   #engineErrors = 0
-  /** Set once it is known how it ends; undefined: by what the recovery shows. */
+  /** Undefined: the recovery decides how the run ends. */
   #outcome: Outcome | undefined
   #rollbacks = 0
-  /** When the first stage came into force. */
+  /** Time of the first stage in force. */
   #armedAt: Millis = Infinity
-  /** Whether the stage is in force, and not only announced. */
+  /** Whether the stage is in force; false while its record is being written. */
   #isInForce = false
-  /** When each layer that was in trouble was well again; null: it is not yet. */
+  /** Recovery time of each troubled layer since the end of the faults; null: not yet recovered. */
   readonly #recovered = new Map<string, Millis | null>()
-  /** Whether the load plays, and the baseline is measured. */
+  /** Whether the load plays, so the baseline is being measured. */
   #isReady = false
   #steadyAfterMs: Millis | undefined
-  /** Whether no call ended any more after the faults. */
+  /** Whether calls stopped ending after the faults. */
   #isSilentAfter = false
 
   constructor(parts: LifecycleParts) {
@@ -140,7 +139,6 @@ export class Lifecycle {
     return this.#record
   }
 
-  /** Begins the baseline. */
   begin(): void {
     const { clock, world } = this.#parts
     const now = clock.now()
@@ -159,7 +157,7 @@ export class Lifecycle {
     this.#wait()
   }
 
-  /** Somebody ends it: it is rolled back at once, and looks whether the servers come back. During that, it ends here. */
+  /** For operators. In a stage: rolls back at once, then watches the recovery. Otherwise ends the run now. */
   stop(by: string, why: string): void {
     const reason = `${by} stopped it: ${why}`
     if (this.#record.phase === 'stage') this.#leave({ state: 'aborted', reason })
@@ -171,7 +169,7 @@ export class Lifecycle {
     }
   }
 
-  /** It cannot go on: it is rolled back, and over. */
+  /** Rolls back, and ends the run as failed. */
   fail(why: string): void {
     if (isOver(this.#record)) return
     const isInStage = this.#record.phase === 'stage'
@@ -180,7 +178,7 @@ export class Lifecycle {
     this.#finish({ state: 'failed', reason: why })
   }
 
-  /** Rolls back before all other steps, because any of them may meet the defect again. */
+  /** Rolls back first: any other step may meet the bug again. */
   #failOf(defect: Error): void {
     const reason = `it met a defect: ${defect.message}`
     const { clock, world } = this.#parts
@@ -195,13 +193,12 @@ export class Lifecycle {
     }
   }
 
-  /** The gateway has noticed something at a target: a breaker has changed, a replica was ejected, a server is down. */
+  /** Records a sign at a target: a breaker changed, a replica was ejected, a server is down. */
   noticed(sign: string): void {
     if (this.#record.phase === 'stage' && this.#signs.length < MAX_SIGNS)
       this.#signs.push({ sign, at: this.#parts.clock.now() })
   }
 
-  /** A target was probed. */
   probed(probe: Omit<ProbeRow, 'atMs'>): void {
     const { phase, probes } = this.#record
     if (phase === 'waiting' || phase === 'over' || probes.length >= MAX_PROBES) return
@@ -240,7 +237,7 @@ export class Lifecycle {
     }
   }
 
-  /** While sessions are opened, with the servers as well, there is little to be seen of what is usual. */
+  /** The baseline waits for the load: while sessions open, calls are not yet typical. */
   #awaitLoad(now: Millis): void {
     const { world } = this.#parts
     const gone = world.renew()
@@ -250,7 +247,7 @@ export class Lifecycle {
       this.#giveUp('failed', `the agents of its load had no first answers within ${formatDuration(READY_MS)}`)
   }
 
-  /** From here on the baseline counts. */
+  /** Begins to count the baseline. */
   #measure(now: Millis): void {
     this.#isReady = true
     this.#phaseAt = this.#sampledAt = now
@@ -309,7 +306,7 @@ export class Lifecycle {
     this.#enter(firstStage, now)
   }
 
-  /** Nothing is armed before it is written down that it will be. */
+  /** Writes the stage to disk before arming it: after a crash, the journal knows of the faults. */
   #enter(index: number, now: Millis): void {
     const { stages } = this.#record.spec
     const { share, duration } = stages[index]!
@@ -351,7 +348,7 @@ export class Lifecycle {
     const { over, missing, minimum } = spec.gate
     if (!this.#isInForce && now - this.#phaseAt >= WRITE_MS)
       return this.fail(`the run could not be written down within ${formatDuration(WRITE_MS)}`)
-    // While a stage waits for the disk, the one before it is in force.
+    // While a later stage waits for the disk, the previous stage stays in force.
     if (!this.#isInForce && this.#record.stages.length === 0) return
     this.#noteFaults()
     this.#noteTroubles(now, world.layers())
@@ -399,10 +396,10 @@ export class Lifecycle {
     this.#enter(stage + 1, now)
   }
 
-  /** A gate that has seen nothing for so long is none, whatever it has seen before. */
+  /** Ends a run with a rule that was not measurable for too long: a blind gate protects nobody. */
   #lookForBlindness(now: Millis): void {
     const { over, missing, minimum } = this.#record.spec.gate
-    // Without calls a window is measurable until those of before have left it.
+    // Adds `over`: a window stays measurable until its earlier calls have left.
     const since = now - missing - over
     const [blind] = since < this.#armedAt ? [] : (this.#gate?.unmeasuredSince(since) ?? [])
     if (blind === undefined) return
@@ -417,7 +414,7 @@ export class Lifecycle {
     this.#leave({ state: 'aborted', reason: breachInWords(breach) })
   }
 
-  /** Faults and arms go at once, and the recovery begins. `outcome`: how the run ends, unless the recovery decides. */
+  /** Removes faults and arms at once, then begins the recovery. `outcome` undefined: the recovery decides. */
   #leave(outcome: Outcome | undefined): void {
     this.#outcome = outcome
     this.#rollback()
@@ -435,7 +432,7 @@ export class Lifecycle {
     if (rollback !== undefined && !isClean(rollback)) {
       if (++this.#rollbacks > ROLLBACK_TRIES)
         return this.#finish({ state: 'failed', reason: 'the rollback left something behind' })
-      // Nothing has recovered from what is still there.
+      // No recovery is possible while faults or arms remain.
       return this.#rollback()
     }
     const { within, over } = spec.recovery
@@ -462,7 +459,7 @@ export class Lifecycle {
     this.#finish(this.#outcome ?? this.#verdict())
   }
 
-  /** As many calls as a window of the baseline had, by half, and no more than the gate wants. */
+  /** Returns half the calls of a baseline window, at least 1 and at most the gate's minimum. */
   #callsWanted(overMs: Millis): number {
     const { spec, baseline } = this.#record
     const usual = ((baseline?.calls ?? 0) * overMs) / spec.baseline.duration
@@ -502,7 +499,7 @@ export class Lifecycle {
     return { state: 'completed', reason: 'the hypothesis held in all stages and after them' }
   }
 
-  /** Ends a run of which nothing was injected yet. */
+  /** Ends a run before anything was injected. */
   #giveUp(state: EndState, reason: string): void {
     this.#rollback()
     this.#finish({ state, reason })
@@ -514,7 +511,7 @@ export class Lifecycle {
     const { phase } = this.#record
     if (phase === 'recovery' || (phase === 'baseline' && this.#isReady)) this.#closeSample(clock.now())
     world.end()
-    // Calls have ended since the rollback.
+    // Calls ended since the rollback count too.
     this.#noteFaults()
     this.#change({ traces: [...meter.traces], detection: this.#detection() })
     this.#change({ state, reason, phase: 'over', endedAt: clock.wall() })
@@ -530,7 +527,7 @@ export class Lifecycle {
     const troubled = world.layers().filter(({ isWell }) => !isWell)
     for (const { name } of troubled) if (!this.#recovered.has(name)) this.#recovered.set(name, null)
     const left = world.rollback()
-    // Layers of the arms are gone with the arms.
+    // Layers of the arms go with the arms.
     const present = new Set(world.layers().map(({ name }) => name))
     for (const name of this.#recovered.keys()) if (!present.has(name)) this.#recovered.delete(name)
     const proof: Proof = {
@@ -603,7 +600,7 @@ export class Lifecycle {
   #noteFaults(): void {
     const { faults, engineErrors } = this.#parts.world.faults()
     const known = new Map(this.#record.faults.map((fault) => [fault.name, fault]))
-    // Faults that were never armed stay at 0.
+    // Never armed faults stay at 0.
     for (const fault of faults) known.set(fault.name, fault)
     this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
   }
@@ -624,7 +621,7 @@ export class Lifecycle {
     }
   }
 
-  /** Looks whether a row is due, and once a second tells how the run goes. */
+  /** Takes a row when due, and reports a tick once a second. */
   #sample(now: Millis, everyMs: Millis): void {
     if (now - this.#sampledAt >= everyMs) this.#takeSample(now)
     if (now - this.#toldAt < 1_000) return
@@ -632,19 +629,19 @@ export class Lifecycle {
     void this.#parts.onChange(this.#record, 'tick')
   }
 
-  /** A row of the rest, before what follows is measured anew. */
+  /** Takes a row of the remaining time before measurement restarts. */
   #closeSample(now: Millis): void {
     if (now > this.#sampledAt) this.#takeSample(now)
   }
 
-  /** A row of what has ended since the one before. */
+  /** Takes a row of the calls ended since the previous row. */
   #takeSample(now: Millis): void {
     const sinceMs = now - this.#sampledAt
     this.#sampledAt = now
     const { phase, stage, spec } = this.#record
     const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
     const taken = Object.fromEntries(arms.map((arm) => [arm, this.#parts.meter.take(arm, sinceMs)]))
-    // A partial second at the end of the baseline is no second to learn from.
+    // Thresholds are learned from whole seconds only.
     if (phase === 'baseline' && sinceMs >= 1_000) this.#seconds.push(taken.all!.figures())
     const share = phase === 'stage' ? spec.stages[stage]!.share : 0
     this.#samples.add({ atMs: now - this.#beganAt, phase, share }, taken)
@@ -669,11 +666,11 @@ export class Lifecycle {
 
 const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length + arms.length === 0
 
-/** A number was estimated well when it is off by no more than half, or by less than this share of calls. */
+/** An estimate is right if off by at most half (`OFF`), or by at most this share of calls (`OFF_POINTS`). */
 const OFF = 0.5
 const OFF_POINTS = 0.01
 
-/** Returns the author's estimates, each compared with the result. */
+/** Compares the author's estimates with the result. */
 function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): readonly Estimated[] {
   const { outcome, detect, recover, errorRatio, p95 } = spec.estimate
   const last = stages.at(-1)?.treatment

@@ -1,10 +1,10 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** The results of calls over some time. Latencies are in milliseconds; undefined before the first end of a call. */
+/** Call results over some time. Latencies in milliseconds; undefined without calls. */
 export interface Figures {
   readonly calls: number
   readonly failed: number
-  /** Calls under way long enough to count as slow: in durations only. */
+  /** Calls under way for long: they count in durations only. */
   readonly waiting: number
   /** Calls the gateway never sent. */
   readonly rejected: number
@@ -17,7 +17,6 @@ export interface Figures {
   readonly p99: number | undefined
 }
 
-/** The end of a call, as far as a meter needs it. */
 export interface Ended {
   readonly isWrong: boolean
   readonly isRejected: boolean
@@ -25,10 +24,9 @@ export interface Ended {
   readonly tookMs: Millis
 }
 
-/** Length of a time slice, in milliseconds. */
 const SLICE_MS: Millis = 250
 
-/** Factor between cells of durations, so a quantile is within 1 % of the truth. */
+/** Ratio of neighbouring cells of durations: quantiles are within 1 % of the truth. */
 const GROWTH = 1.02
 const LEAST_MS: Millis = 0.1
 const CELLS = 1_200
@@ -38,10 +36,10 @@ const cellOf = (ms: Millis): number =>
 
 const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
 
-/** Sums of calls, with their durations in cells of equal relative width: bounded, however many calls there are. */
+/** Sums of calls, with durations in cells of equal relative width: memory is bounded for any number of calls. */
 export class Tally {
   calls = 0
-  /** Times of calls still under way. */
+  /** Times so far of calls still under way. */
   #waiting: Millis[] = []
   #failed = 0
   #rejected = 0
@@ -58,12 +56,12 @@ export class Tally {
     count(this.#cells, cellOf(tookMs))
   }
 
-  /** Adds a call still under way after this time: its end is unknown, but it is at least as slow. */
+  /** Adds a call still under way: its duration is unknown, but at least `forMs`. */
   addWaiting(forMs: Millis): void {
     this.#waiting.push(forMs)
   }
 
-  /** Adds the calls that had ended by the end of an earlier one; those that went on then have ended here, or still go on. */
+  /** Adds the ended calls of an earlier tally. Its waiting calls have ended in this tally meanwhile, or still wait. */
   merge(other: Tally): void {
     this.calls += other.calls
     this.#failed += other.#failed
@@ -106,7 +104,7 @@ function count(cells: Map<number, number>, cell: number, times = 1): void {
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))
 
-/** A call in a meter, from its beginning to its end. */
+/** A metered call. */
 export class Measured {
   readonly meter: Meter
   /** `control` or `treatment`; `all` while there are no arms. */
@@ -120,17 +118,17 @@ export class Measured {
   }
 }
 
-/** Most traces of calls with faults. */
+/** Most kept traces of calls with faults. */
 const MAX_TRACES = 10
 
 /**
- * The results of calls, by arm: over a sliding window in slices of 250 ms, and since the last cut. Its size is bounded
- * by the span and by the calls under way.
+ * Call results by arm: over a sliding window in slices of 250 ms, and since the last cut. The span and the calls under
+ * way bound its size.
  */
 export class Meter {
   readonly #clock: Pick<Clock, 'now'>
   readonly #spanMs: Millis
-  /** By arm and number of the slice, the oldest first. */
+  /** By arm and slice number, the oldest slice first. */
   readonly #slices = new Map<string, Map<number, Tally>>()
   readonly #underWay = new Set<Measured>()
   #since = new Map<string, Tally>()
@@ -140,24 +138,23 @@ export class Meter {
   #firstEffectAt: Millis | undefined
   readonly #traces: string[] = []
 
-  /** `spanMs`: the longest possible window, in milliseconds. */
+  /** `spanMs`: the longest window, in milliseconds. */
   constructor(clock: Pick<Clock, 'now'>, spanMs: Millis = 60_000) {
     this.#clock = clock
     this.#spanMs = spanMs
     this.#lastAt = clock.now()
   }
 
-  /** Time of the last end of a call in any arm; before, the start of the meter. */
+  /** Last end of a call in any arm, or last cut; at first, the start of the meter. */
   get lastAt(): Millis {
     return this.#lastAt
   }
 
-  /** Start of the first call affected by a fault; undefined before. */
+  /** Start of the earliest call affected by a fault. */
   get firstEffectAt(): Millis | undefined {
     return this.#firstEffectAt
   }
 
-  /** Traces of some calls affected by faults. */
   get traces(): readonly string[] {
     return this.#traces
   }
@@ -168,7 +165,7 @@ export class Meter {
     return measured
   }
 
-  /** Ends a call; `ended` is undefined for a call that says nothing, such as a call its agent gave up. */
+  /** `ended` undefined: the call does not count, such as a caller's error. */
   end(measured: Measured, ended: Ended | undefined): void {
     if (!this.#underWay.delete(measured) || ended === undefined) return
     const now = this.#clock.now()
@@ -179,13 +176,13 @@ export class Meter {
     tallyIn(this.#taken, measured.arm).add(ended)
   }
 
-  /** Records a fault's effect on a call that began at `startedAt`. */
+  /** Records a fault's effect on a call begun at `startedAt`. */
   affected(startedAt: Millis, traceId: string | undefined): void {
     this.#firstEffectAt = Math.min(this.#firstEffectAt ?? Infinity, startedAt)
     if (traceId !== undefined && this.#traces.length < MAX_TRACES) this.#traces.push(traceId)
   }
 
-  /** Whether a call of an arm has been under way for this time, and none has ended meanwhile. */
+  /** Whether a call of an arm has been under way for `ms`, and no call of the arm has ended meanwhile. */
   isStuck(arm: string, ms: Millis): boolean {
     const now = this.#clock.now()
     if (now - (this.#lastOf.get(arm) ?? 0) < ms) return false
@@ -197,8 +194,8 @@ export class Meter {
   }
 
   /**
-   * Returns the figures of an arm's calls that ended within the last `windowMs`, and of calls that have been under way all that
-   * time. The window begins with a slice: up to one more slice is in it.
+   * Returns the figures of an arm's calls ended within the last `windowMs`, and of calls under way all this time. The
+   * window begins with a slice, so it may be up to a slice longer.
    */
   over(arm: string, windowMs: Millis): Figures {
     const from = Math.floor((this.#clock.now() - windowMs) / SLICE_MS)
@@ -207,7 +204,7 @@ export class Meter {
     return this.#withWaiting(sum, arm, windowMs).figures()
   }
 
-  /** Returns the figures of an arm's calls since the last cut, with calls that have been under way for `waitingMs` or longer. */
+  /** Returns the figures of an arm's calls since the last cut, including calls under way for `waitingMs` or longer. */
   since(arm: string, waitingMs: Millis = Infinity): Figures {
     const sum = new Tally()
     const ended = this.#since.get(arm)
@@ -215,7 +212,7 @@ export class Meter {
     return this.#withWaiting(sum, arm, waitingMs).figures()
   }
 
-  /** The calls of an arm that have ended since the last time that they were taken: each is taken once. As `since`, with those under way. */
+  /** Like `since`, but counted from the last `take`: each ended call is taken once. */
   take(arm: string, waitingMs: Millis): Tally {
     const taken = tallyIn(this.#taken, arm)
     this.#taken.delete(arm)
@@ -225,14 +222,14 @@ export class Meter {
   #withWaiting(sum: Tally, arm: string, waitingMs: Millis): Tally {
     const now = this.#clock.now()
     for (const held of this.#underWay) {
-      // In order of their start.
+      // The set is in order of start.
       if (now - held.at < waitingMs) break
       if (held.arm === arm) sum.addWaiting(now - held.at)
     }
     return sum
   }
 
-  /** Restarts the counts of `since` and `take`, and silence too. */
+  /** Restarts `since`, `take` and `lastAt`. */
   cut(): void {
     this.#since = new Map()
     this.#taken = new Map()

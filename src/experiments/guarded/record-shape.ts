@@ -3,18 +3,17 @@ import { callMetrics } from './claims.ts'
 import type { RunRecord } from './record.ts'
 import { states } from './spec.ts'
 
-/** The pattern of a run's id, which is part of a file name. */
+/** A run's id is part of a file name. */
 const idPattern = /^[a-z0-9][a-z0-9-]{0,63}$/
 
-/** Whether a run may be called so. */
 export const isRunId = (id: string): boolean => idPattern.test(id)
 
 const text = z.string().max(100_000)
 const texts = z.array(text)
 const count = z.number()
-/** A number that is null or missing in JSON when it is not known, or not finite. */
+/** In JSON, an unknown or non-finite number is null or missing. */
 const told = z.number().nullish()
-/** Milliseconds since the Unix epoch of which there is a date. */
+/** Milliseconds since the Unix epoch, within the range of `Date`. */
 const moment = z.number().min(0).max(8.64e15)
 
 const figures = z.looseObject({ calls: count, failed: count, p50: told, p95: told, p99: told })
@@ -41,7 +40,7 @@ const spec = z.looseObject({
   baseline: z.looseObject({ duration: count }),
 })
 
-/** All of a record that lists, reports, pages and the end of a run read; what else there is may be anything. */
+/** Every field read by lists, reports, pages and the end of a run. Other fields may hold anything. */
 const record = z.looseObject({
   format: z.literal(1),
   id: z.string().regex(idPattern),
@@ -88,7 +87,7 @@ const record = z.looseObject({
     .looseObject({
       armed: texts,
       arms: texts,
-      // Nobody was there to see it where the gateway ended.
+      // Unknown if the gateway ended before the rollback.
       atMs: count.optional(),
       tookMs: count.optional(),
       chaos: text,
@@ -118,5 +117,5 @@ const record = z.looseObject({
   proposal: text.optional(),
 })
 
-/** Whether something that was read is the record of a run, as far as anybody reads one. */
+/** Whether a value has all fields of a run's record that are read anywhere. */
 export const isRunRecord = (value: unknown): value is RunRecord => record.safeParse(value).success

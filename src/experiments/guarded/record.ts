@@ -3,59 +3,58 @@ import type { Breach, Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
-/** The targets of a run, at the time of the request. */
+/** The targets of a run at the time of the request. */
 export interface Targets {
   readonly environment: string
   readonly servers: readonly {
     readonly name: string
-    /** Matching tools; its faults can hit the tools in `hit`, other tools are not known to be read-only. */
+    /** Matching tools. Faults can hit only the tools in `hit`; other tools are not known to be read-only. */
     readonly tools: readonly string[]
     readonly hit: readonly string[]
   }[]
 }
 
-/** An action or observation of the run, with its time in milliseconds since the run began. */
+/** An action or observation of the run. `atMs`: milliseconds since the run began. */
 export interface Decision {
   readonly atMs: number
   readonly what: string
   readonly why: string
 }
 
-/** One second of a run. */
+/** A second of a run, or several seconds in long runs. */
 export interface SampleRow {
   /** Since the run began, in milliseconds. */
   readonly atMs: number
   readonly phase: Phase
   /** Share of the treatment, in [0, 1]; 0 while there are no arms. */
   readonly share: number
-  /** Calls in no arm during baseline and recovery, else those of each arm. */
+  /** By arm during stages; otherwise all calls, under `all`. */
   readonly arms: Readonly<Record<string, Pick<Figures, 'calls' | 'failed' | 'p50' | 'p95'>>>
 }
 
 export type Phase = 'waiting' | 'baseline' | 'stage' | 'recovery' | 'over'
 
-/** The results of a stage. */
 export interface StageRecord {
   readonly share: number
   readonly beganAtMs: number
   readonly endedAtMs: number
   readonly control: Figures
   readonly treatment: Figures
-  /** The claims, compared with the treatment of this stage. */
+  /** Judged by the treatment of this stage. */
   readonly claims: readonly Judged[]
 }
 
-/** The faults and arms that were left after the rollback: none, where the rollback is proven. */
+/** The faults and arms left after the rollback; both empty for a proven rollback. */
 export interface Proof {
-  /** Milliseconds since the run began, and how long it took; undefined where the gateway had ended before, and the faults with it. */
+  /** Start since the run began, and duration, in milliseconds. Undefined if the gateway and its faults ended first. */
   readonly atMs: number | undefined
   readonly tookMs: number | undefined
-  /** Faults of the run that are still armed, and arms of it that calls are still assigned to. */
+  /** Faults still armed, and arms still getting calls. */
   readonly armed: readonly string[]
   readonly arms: readonly string[]
   /** State of the chaos mesh as a whole. */
   readonly chaos: string
-  /** Layers that were not as they should be when it was rolled back, those of the treatment included. */
+  /** Layers in trouble at the rollback, layers of the treatment included. */
   readonly troubled: readonly string[]
 }
 
@@ -67,38 +66,36 @@ export interface LayerState {
   readonly isWell: boolean
 }
 
-/** A layer that was in trouble while the run went on, looked at four times a second. Times since the run began. */
+/** A layer in trouble during the run, by looks four times a second. Milliseconds since the run began. */
 export interface Trouble {
   readonly name: string
   readonly state: string
   readonly fromMs: number
-  /** Undefined: until the run ended, or until its arm was gone. */
+  /** Undefined: until the end of the run or of the layer's arm. */
   readonly untilMs: number | undefined
 }
 
-/** The result of a probe of a target during the run. */
 export interface ProbeRow {
-  /** When it ended, in milliseconds since the run began. */
+  /** End of the probe, in milliseconds since the run began. */
   readonly atMs: number
   readonly server: string
   /** The server's health after the probe: `well`, `suspicious`, `failing`. */
   readonly state: string
-  /** Why the server is not well, such as `connection_refused`. */
+  /** Failure reason, such as `connection_refused`; undefined for a successful probe. */
   readonly reason: string | undefined
-  /** Total time of its successful steps, in milliseconds. */
+  /** Total time of the successful steps, in milliseconds. */
   readonly tookMs: number
 }
 
-/** The recovery of the run and its servers. */
 export interface Recovery {
   /**
-   * From the beginning of the first call that a fault did something to to the beginning of the window in which the steady
-   * state held after the rollback. Where no fault did anything, from when the first stage came into force; undefined: it did not.
+   * Milliseconds from the start of the first call affected by a fault to the start of the window in which the steady
+   * state held again. Without an affected call: from the start of the first stage. Undefined: no recovery.
    */
   readonly recoveredAfterMs: number | undefined
-  /** From the end of the faults to the beginning of the window in which the steady state held; undefined: it did not. */
+  /** Milliseconds from the end of the faults to the start of this window; undefined: no recovery. */
   readonly steadyAfterMs: number | undefined
-  /** By layer that was in trouble: time from the end of the faults to its recovery; null: still in trouble when the waiting ended. */
+  /** By troubled layer: milliseconds from the end of the faults to its recovery; null: no recovery within the wait. */
   readonly layers: Readonly<Record<string, number | null>>
   readonly waitedMs: number
   readonly limitMs: number
@@ -106,24 +103,23 @@ export interface Recovery {
 
 /** Whether and when the gateway noticed the faults. */
 export interface Detection {
-  /** When the first call began that a fault did something to, in milliseconds since the run began. */
+  /** Start of the first call affected by a fault, in milliseconds since the run began. */
   readonly firstEffectAtMs: number
-  /** From there to the first sign; undefined: there was none. */
+  /** Milliseconds from this start to the first sign; undefined: no sign. */
   readonly afterMs: number | undefined
   /** The first sign, such as `breaker memory/read_graph open`. */
   readonly sign: string | undefined
 }
 
-/** An estimate of the author, compared with the result. */
+/** An author's estimate, compared with the result. */
 export interface Estimated {
   readonly of: 'outcome' | 'detect' | 'recover' | 'errorRatio' | 'p95'
   readonly expected: string
   readonly found: string
-  /** An outcome that came true, a number that is at most half as much off, or a time that was kept. */
+  /** The outcome came true, the number is off by at most half, or the time was kept. */
   readonly isRight: boolean
 }
 
-/** The counts of a fault of the run. */
 export interface FaultRecord {
   readonly name: string
   readonly type: string
@@ -131,7 +127,7 @@ export interface FaultRecord {
   readonly injected: number
 }
 
-/** All facts about a run: the journal keeps them, and reports use them. */
+/** All facts about a run, for the journal and for reports. */
 export interface RunRecord {
   readonly format: 1
   readonly id: string
@@ -139,17 +135,17 @@ export interface RunRecord {
   readonly name: string
   readonly spec: Spec
   readonly shape: string
-  /** Hashes of what was in force when it was asked for. */
+  /** Hashes of what was in force at the request. */
   readonly hashes: { readonly config: string; readonly policies: string; readonly faults: string }
   readonly seed: string
   readonly targets: Targets
   readonly actor: string
   readonly approver: string | undefined
-  /** The first played stage, from 0; earlier stages were skipped, with the approver's permission. */
+  /** The first played stage, from 0. The approver permitted skipping earlier stages. */
   readonly firstStage: number
   readonly state: State
   readonly phase: Phase
-  /** Why the run ended, or why it waits. */
+  /** Why the run ended or waits. */
   readonly reason: string
   /** Milliseconds since the Unix epoch. */
   readonly requestedAt: number
@@ -177,11 +173,11 @@ export interface RunRecord {
   readonly troubles: readonly Trouble[]
   readonly probes: readonly ProbeRow[]
   readonly estimates: readonly Estimated[]
-  /** The proposed next step, where this is the third run of its shape or a later one. */
+  /** The proposed next step, from the third completed run of a shape on. */
   readonly proposal: string | undefined
 }
 
-/** As much of a record as a run has before it begins: what nothing is known of yet. */
+/** Returns the fields of a record that are still empty before a run begins. */
 export const blankRecord = (spec: Spec) =>
   ({
     beganAt: undefined,
@@ -207,9 +203,7 @@ export const blankRecord = (spec: Spec) =>
     proposal: undefined,
   }) satisfies Partial<RunRecord>
 
-/** The next change of a record. */
 export type Change = Partial<{ -readonly [Key in keyof RunRecord]: RunRecord[Key] }>
 
-/** Whether a run has ended. */
 export const isOver = ({ state }: Pick<RunRecord, 'state'>): boolean =>
   state !== 'running' && state !== 'pending_approval'

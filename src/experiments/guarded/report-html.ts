@@ -16,13 +16,13 @@ const tones: Readonly<Record<State, string>> = {
   running: 'open',
 }
 
-/** Arms by the colour that they have on the page; the first one is the calls that are in no arm. */
+/** In the order of the page's colours. `all`: calls in no arm. */
 const arms = ['all', 'control', 'treatment'] as const
 
-/** The data of the page's charts, by second: null where there were no calls. */
+/** Chart data by second; null: no calls. */
 interface ChartData {
   readonly at: readonly number[]
-  /** Seconds at which a stage began, with its share in percent. */
+  /** Starts of stages in seconds, with shares in percent. */
   readonly marks: readonly { readonly at: number; readonly text: string }[]
   readonly arms: readonly {
     readonly name: string
@@ -58,7 +58,7 @@ function chartData({ samples, stages, recovery, rollback }: RunRecord): ChartDat
 /** A line needs two points. */
 const hasCharts = ({ samples }: RunRecord) => samples.length > 1
 
-/** The report of a run as one page of HTML that loads nothing. All that comes from specs and servers is escaped. */
+/** Returns the report of a run as an HTML page without external resources. Text from specs and servers is escaped. */
 export function runHtmlOf(run: RunRecord): string {
   const { name, spec, state } = run
   return pageOf({

@@ -27,7 +27,7 @@ const ms = (value: number | null | undefined): string =>
 export const sentenceOf = ({ state, reason }: RunRecord): string =>
   `${state.replaceAll('_', ' ')}: ${reason}.`
 
-/** Returns all sections of a report, in order, for any output format. */
+/** Returns the sections of a report, in order, for any output format. */
 export function runSections(run: RunRecord): readonly RunSection[] {
   const { stages, decisions, proposal } = run
   return [
@@ -190,7 +190,6 @@ function recoveryBlocks({ detection, recovery, troubles, probes }: RunRecord): B
   ]
 }
 
-/** Returns the layers in trouble during the run, with durations. */
 function troubleBlocks(troubles: RunRecord['troubles']): Block[] {
   if (troubles.length === 0) return []
   const rows = troubles.map(({ name, state, fromMs, untilMs }) => [
@@ -202,7 +201,6 @@ function troubleBlocks(troubles: RunRecord['troubles']): Block[] {
   return [{ table: { head: ['layer', 'was', 'after', 'for'], rows, numbers: 2 } }]
 }
 
-/** Returns the results of probes of the targets during the run. */
 function probeBlocks(probes: RunRecord['probes']): Block[] {
   if (probes.length === 0) return []
   const rows = probes.map(({ atMs, server, state, reason, tookMs }) => [
@@ -258,7 +256,7 @@ function evidence({ id, hashes, shape, seed, traces }: RunRecord): Block {
   }
 }
 
-/** The report of a run as Markdown. */
+/** Returns the report of a run as Markdown. */
 export function runMarkdownOf(run: RunRecord): string {
   const { name, spec } = run
   return [

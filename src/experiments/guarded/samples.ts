@@ -2,19 +2,14 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { Figures, Tally } from './meter.ts'
 import type { SampleRow } from './record.ts'
 
-/** Most rows of a run. */
 const MAX_ROWS = 600
 
-/** A row, and its tally. */
 interface Sample {
   readonly row: SampleRow
   readonly tallies: Readonly<Record<string, Tally>>
 }
 
-/**
- * The rows of a run: at first a row per second; in long runs a row per two, four or more seconds. Every counted call is
- * in a row.
- */
+/** The rows of a run: a row per second at first; per two, four or more in long runs. Each counted call is in a row. */
 export class Samples {
   /** Length of a row in a stage or in the recovery, in milliseconds. */
   everyMs: Millis = 1_000
@@ -33,7 +28,7 @@ export class Samples {
   }
 }
 
-/** Joins pairs of rows with the same phase and share; the joined row ends with the second. */
+/** Joins pairs of rows with the same phase and share. */
 function joinedByTwos(samples: readonly Sample[]): Sample[] {
   const joined: Sample[] = []
   let before: Sample | undefined

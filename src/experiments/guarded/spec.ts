@@ -8,35 +8,33 @@ import { globPattern } from '../../units/glob-schema.ts'
 import { duration } from '../../units/duration.ts'
 import { callMetrics, type Measurable, measurable } from './claims.ts'
 
-/** How a run can end, or wait. */
 export const states = [
-  /** It waits until somebody approves it. */
+  /** The run waits for approval. */
   'pending_approval',
   'running',
-  /** All stages were gone through, the gate held, and so did the hypothesis. */
+  /** All stages were played; the gate and the hypothesis held. */
   'completed',
-  /** The gate held, and the hypothesis did not. */
+  /** The gate held; the hypothesis did not. */
   'deviated',
-  /** The gate or an operator ended it. */
+  /** The gate or an operator ended the run. */
   'aborted',
-  /** It could not go on, or the gateway ended. */
+  /** The run could not go on, or the gateway ended. */
   'failed',
-  /** It proves nothing: nothing was injected, the engine failed, or there was nothing to measure. */
+  /** The run proves nothing: nothing was injected, the engine failed, or nothing could be measured. */
   'invalid',
-  /** There was too little to measure. */
+  /** Too few calls were measured. */
   'inconclusive',
 ] as const
 
 export type State = (typeof states)[number]
 
-/** The states that a run can end in. */
 export type EndState = Exclude<State, 'pending_approval' | 'running'>
 
 const endStates = ['completed', 'deviated', 'aborted', 'failed', 'invalid', 'inconclusive'] as const
 
 const text = (max: number) => z.string().trim().min(1).max(max)
 
-/** One line: what is shown of it in lists, logs and reports is what was written. */
+/** A line without control or direction characters, so lists, logs and reports show exactly the written text. */
 export const line = (max: number) =>
   text(max).regex(/^[^\p{Cc}\u2028-\u202e\u2066-\u2069]*$/u, 'expected one line without control characters')
 
@@ -49,7 +47,7 @@ const name = z
 
 const glob = globPattern.max(256)
 
-/** A number with its unit, as people write it, in the unit of `Subject`. */
+/** Reads a number with its unit (`5%`, `500ms`). */
 const written = (unit: 'ms' | 'share' | 'count') =>
   z.union([z.number(), z.string()], `expected ${examples[unit]}`).transform((given, context): number => {
     const value = numberIn(unit, given)
@@ -92,7 +90,7 @@ const armSets = z.strictObject({
     .describe('The policy set of the calls that faults are injected into.'),
 })
 
-/** The treatment never has all calls: without a control nobody could say what the faults did. */
+/** The treatment never gets all calls: without a control, the effect of the faults is unknown. */
 const MOST_SHARE = 0.9
 
 const share = written('share').refine((value) => value > 0 && value <= MOST_SHARE, {
@@ -104,7 +102,7 @@ const stage = z.strictObject({
   duration: duration({ min: 1_000, max: 3_600_000 }).describe('How long, 1s to 1h.'),
 })
 
-/** From which number on a rule can never be broken, by its unit. Retries and hedges make far less than 100 attempts of a call. */
+/** By unit: no rule with `above` from this number on can be broken. Calls have far fewer than 100 attempts. */
 const unreachable: Partial<Record<Unit, { readonly from: number; readonly told: string }>> = {
   share: { from: 1, told: 'a share below 100%' },
   count: { from: 100, told: 'less than 100 attempts' },
@@ -114,7 +112,7 @@ const above = z.union([z.number(), z.string()], 'expected a number')
 const metric = z.enum(callMetrics)
 const forMs = duration({ max: 600_000 }).default(0)
 
-/** Reads `above` in the unit of the metric, where it is below a limit of the unit. */
+/** Reads `above` in the unit of the metric; rejects values from the unit's limit on. */
 const withAbove =
   (limits: typeof unreachable) =>
   <Given extends { readonly metric: z.output<typeof metric>; readonly above: number | string }>(
@@ -219,18 +217,18 @@ const estimate = z
   .prefault({})
   .describe('What its author expects, written before the run: compared with what came of it.')
 
-/** Longest that is waited for the steady state after the faults, in milliseconds. */
+/** Longest wait for the steady state after the faults, in milliseconds. */
 const LONGEST_RECOVERY_MS: Millis = 300_000
 
-/** Parts of a spec that other folders know. */
+/** Parts of the schema defined in other folders. */
 export interface SpecParts {
   /** A fault as in a plan, without `ttl`. */
   readonly fault: z.ZodType<SpecFault>
-  /** A workload as `breakwater compare` plays it. */
+  /** A workload as in `breakwater compare`. */
   readonly workload: z.ZodType<object>
 }
 
-/** As much of a fault as a run cares about. */
+/** The fields of a fault known to a run. */
 export interface SpecFault {
   readonly name: string
   readonly type: string
@@ -239,10 +237,9 @@ export interface SpecFault {
   readonly [own: string]: unknown
 }
 
-/** The stages of an experiment that names none. */
+/** Default stages. */
 const usualStages = [0.1, 0.25, 0.5].map((share) => ({ share, duration: 60_000 }))
 
-/** Returns the schema of an experiment file. */
 export function specSchema({ fault, workload }: SpecParts) {
   const load = z.strictObject({
     workload: workload.describe(
@@ -347,15 +344,14 @@ export function specSchema({ fault, workload }: SpecParts) {
     })
 }
 
-/** The content of an experiment file, once read. */
 export type Spec = z.output<ReturnType<typeof specSchema>>
 
-/** The claims that have to hold for the treatment while faults are injected. */
+/** Returns the claims for the treatment during faults; default: steady-state claims about calls. */
 export const claimsDuring = ({ hypothesis }: Pick<Spec, 'hypothesis'>): readonly Claim<Measurable>[] =>
   hypothesis.during ??
   hypothesis.steadyState.filter(({ subject }) => (callMetrics as readonly string[]).includes(subject))
 
-/** The hash of all that a run does, without its words: runs of the same shape are repetitions. */
+/** Returns a hash of all that a run does, without its texts: runs of the same shape are repetitions. */
 export function shapeOf(spec: Spec): string {
   const { targets, assignBy, arms, faults, stages, gate, baseline, recovery, load, hypothesis } = spec
   const { steadyState, during } = hypothesis
@@ -374,13 +370,13 @@ export function shapeOf(spec: Spec): string {
   })
 }
 
-/** 16 hex digits, the same for equal values whatever the order of their keys. */
+/** Returns 16 hex digits of SHA-256; the order of keys does not matter. */
 export const hashOf = (value: unknown): string =>
   createHash('sha256')
     .update(canonicalJson(value) ?? '')
     .digest('hex')
     .slice(0, 16)
 
-/** How long a run takes at the longest, from its baseline to the end of its last stage, in milliseconds. */
+/** Returns the longest time from the start of the baseline to the end of the last stage, in milliseconds. */
 export const lengthOf = ({ baseline: before, stages }: Pick<Spec, 'baseline' | 'stages'>): Millis =>
   before.duration + stages.reduce((sum, { duration: ms }) => sum + ms, 0)

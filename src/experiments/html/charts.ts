@@ -16,26 +16,26 @@ import {
 } from '../report-text.ts'
 import { markup, type Markup } from './markup.ts'
 
-/** The data for the script of the page. Differences are in the unit of the axis: shares as percentage points. */
+/** The data of the page's chart script. Differences in the unit of the axis: shares as percentage points. */
 export interface ChartData {
-  /** Seconds since the start, one for each look. */
+  /** By look, in seconds since the start. */
   readonly at: readonly number[]
   readonly unit: MetricReport['unit']
-  /** The range of the vertical axis of differences. */
+  /** Range of the vertical axis of differences. */
   readonly range: readonly [low: number, high: number]
   readonly minimumEffect: number
   readonly minimumUnits: number
-  /** One for each treatment; null where nothing is known. `color` is the place of its arm among all arms. */
+  /** By treatment; null: unknown. `color`: index of the arm. */
   readonly effects: readonly {
     readonly name: string
     readonly color: number
-    /** Decimals of its numbers. */
+    /** Decimals shown. */
     readonly places: number
     readonly difference: readonly (number | null)[]
     readonly low: readonly (number | null)[]
     readonly high: readonly (number | null)[]
   }[]
-  /** Units of each arm that are over, one for each look. */
+  /** Finished units of each arm, by look. */
   readonly exposure: readonly {
     readonly name: string
     readonly color: number
@@ -77,10 +77,10 @@ export function chartData(report: Report): ChartData {
   }
 }
 
-/** So many times the widest of the late sequences is shown: early ones are far wider, and run out of the chart. */
+/** Axis length as a multiple of the late sequences' range. Early sequences are far wider and leave the chart. */
 const ROOM = 1.25
 
-/** The looks after this share of them are the late ones. */
+/** Looks after this share of all looks are late. */
 const LATE = 1 / 3
 
 function rangeOf(effects: ChartData['effects'], minimumEffect: number): [number, number] {
@@ -107,7 +107,7 @@ const toneWords: Readonly<Record<Tone, string>> = {
   unknown: 'not known',
 }
 
-/** All metrics of a treatment, each on its own scale, better to the right. Rows of a table, each with its picture. */
+/** Returns a table of a treatment's metrics, each with an interval picture on its own scale, better to the right. */
 export function forestOf(report: Report, treatment: string): Markup {
   return markup`<div class="scroll" tabindex="0" role="region" aria-label="Metrics of ${treatment} as intervals">
     <table class="forest">
@@ -143,7 +143,7 @@ function forestRow(metric: MetricReport, treatment: string, { metrics, minimumEf
   </tr>`
 }
 
-/** On which side of 0 all of the interval lies. */
+/** Returns the side of 0 of the whole interval; `neither` if the interval holds 0. */
 function toneOf({ better, differences }: MetricReport, treatment: string): Tone {
   const { low, high } = differences[treatment] as { readonly low: Told; readonly high: Told }
   if (!isKnown(low) || !isKnown(high)) return 'unknown'
@@ -151,7 +151,7 @@ function toneOf({ better, differences }: MetricReport, treatment: string): Tone 
   return low > 0 === (better === 'higher') ? 'better' : 'worse'
 }
 
-/** Half the width of a picture in percent of it, but for a margin. */
+/** Half the width of a picture without its margin, in percent. */
 const HALF = 46
 
 function intervalPicture(
@@ -181,10 +181,10 @@ function intervalPicture(
   </svg>`
 }
 
-/** A segment that is narrower than this, in percent, has no room for its number. */
+/** Narrower segments, in percent of the bar, have no room for a number. */
 const ROOM_FOR_NUMBER = 7
 
-/** Returns a bar for each arm: the fates of its faults as shares of all its faults, with their numbers. */
+/** Returns a bar per arm: its faults by fate, with counts. */
 export function barsOf(report: Report): Markup {
   const arms = report.arms.map(({ name }) => ({ name, counts: fateCounts(report, name) }))
   return markup`<div class="bars">
@@ -225,10 +225,10 @@ function barOf(arm: string, counts: readonly number[]): Markup {
 
 const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
 
-/** The charts that the script draws need this much to say: two looks, so that there is a line. */
+/** A line needs two looks. */
 export const hasCharts = (report: Report): boolean => report.looks.length > 1
 
-/** Returns the charts in words, for readers who cannot see them. */
+/** Returns the charts in words, for screen readers. */
 export function chartLabels(report: Report): { readonly effect: string; readonly exposure: string } {
   const { looks, arms, metric } = report
   const { unit } = decisiveOf(report)

@@ -1,4 +1,4 @@
-/** Text that is HTML already. Only `markup` and `trusted` make it, so that whatever else is put into HTML is escaped. */
+/** HTML text. Only this module constructs it, so all other text in HTML gets escaped. */
 export class Markup {
   readonly text: string
 
@@ -7,18 +7,18 @@ export class Markup {
   }
 }
 
-/** A part of a template: text and numbers are escaped, undefined is nothing. */
+/** Text and numbers are escaped; undefined gives nothing. */
 export type Part = string | number | undefined | Markup | readonly Markup[]
 
-/** A template of HTML, all parts of which are escaped, for text and for attributes in double quotes. */
+/** Template tag for HTML. Escapes all parts, for text and for attributes in double quotes. */
 export function markup(strings: TemplateStringsArray, ...parts: readonly Part[]): Markup {
   return new Markup(strings.map((text, at) => (at < parts.length ? text + textOf(parts[at]) : text)).join(''))
 }
 
-/** Returns text as HTML, style or script, not escaped. The text never comes from a config or an agent. */
+/** Marks text as HTML, style or script, without escaping. Never pass text from a config or an agent. */
 export const trusted = (text: string): Markup => new Markup(text)
 
-/** Data for a script, as JSON in which nothing ends the script, begins a comment, or is no text to a script. */
+/** Returns data as JSON for a script element: `<`, `>`, `&` and line separators are escaped. */
 export const jsonMarkup = (data: unknown): Markup =>
   new Markup(
     JSON.stringify(data).replace(

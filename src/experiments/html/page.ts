@@ -8,12 +8,12 @@ const POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsaf
 
 export interface Page {
   readonly title: string
-  /** The script that draws the charts, and its data; undefined when there is nothing to draw. */
+  /** The chart script and its data; undefined without charts. */
   readonly charts: { readonly data: unknown; readonly script: string } | undefined
   readonly body: Markup
 }
 
-/** Returns a report as a page of HTML that loads nothing. */
+/** Returns a report as an HTML page without external resources. */
 export function pageOf({ title, charts, body }: Page): string {
   return markup`<!doctype html>
 <html lang="en">
@@ -50,7 +50,7 @@ ${trusted(script)}
 const ofPlot = (file: string): string =>
   readFileSync(createRequire(import.meta.url).resolve(`uplot/${file}`), 'utf8').trim()
 
-/** Numbers stay with their units, and intervals in one line. */
+/** Keeps numbers and units, and intervals, on a line. */
 export const unbroken = (text: string) =>
   text
     .replace(/(?<=\d) (?=%|ms\b|points?\b)|(?<=\bp [=<]) /g, '\u00a0')

@@ -1,20 +1,20 @@
 import { betaTerm, incompleteBeta, incompleteGamma, type Tails } from './incomplete.ts'
 
 /**
- * The distributions of test statistics, to a relative error of 1e-10 or less in either tail. They are made of the
- * incomplete gamma and beta functions by the identities in M. Abramowitz and I. Stegun, "Handbook of Mathematical
- * Functions", 1964, 26.4.19 (chi-square; the normal is its root), 26.5.27 (Student) and 26.5.24 (binomial).
+ * Distributions of test statistics, to a relative error of 1e-10 or less in either tail. By the incomplete gamma and
+ * beta functions and the identities in M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 1964, 26.4.19
+ * (chi-square; the normal is its root), 26.5.27 (Student) and 26.5.24 (binomial).
  */
 
-/** Both tails of the standard normal distribution at any z. */
+/** Returns both tails of the standard normal distribution, at any z. */
 export function normalTails(z: number): Tails {
   return tailsAt(z, incompleteGamma(0.5, (z * z) / 2).upper / 2)
 }
 
-/** P(Z ≤ z) for a standard normal Z. */
+/** Returns P(Z ≤ z) for a standard normal Z. */
 export const normalCdf = (z: number): number => normalTails(z).lower
 
-/** The z with P(Z ≤ z) = `p`, for p in (0, 1). Throws a RangeError for other p. */
+/** Returns the z with P(Z ≤ z) = `p`, for p in (0, 1). Throws a RangeError for other p. */
 export function normalQuantile(p: number): number {
   return symmetricQuantile(
     p,
@@ -23,17 +23,14 @@ export function normalQuantile(p: number): number {
   )
 }
 
-/**
- * Both tails of Student's t distribution at any t, with `df` > 0 degrees of freedom, which need not be whole and may be
- * infinite.
- */
+/** Returns both tails of Student's t distribution at any t; `df` > 0 may be fractional or infinite. */
 export function studentTails(t: number, df: number): Tails {
   if (df === Infinity) return normalTails(t)
   const { x, y } = studentToBeta(t, df)
   return tailsAt(t, incompleteBeta(df / 2, 0.5, x, y).lower / 2)
 }
 
-/** The t with P(T ≤ t) = `p`, for p in (0, 1) and df > 0. Throws a RangeError for other arguments. */
+/** Returns the t with P(T ≤ t) = `p`, for p in (0, 1) and df > 0. Throws a RangeError for other arguments. */
 export function studentQuantile(p: number, df: number): number {
   if (df === Infinity) return normalQuantile(p)
   const density = (t: number) => {
@@ -43,15 +40,15 @@ export function studentQuantile(p: number, df: number): number {
   return symmetricQuantile(p, (t) => studentTails(t, df).upper, density)
 }
 
-/** The place in the beta distribution with df/2 and 1/2 that stands for t: df / (df + t²), and 1 minus that. */
+/** Returns the argument of the beta distribution (df/2, 1/2) for t: x = df / (df + t²), and y = 1 − x. */
 function studentToBeta(t: number, df: number): { x: number; y: number } {
   const ratio = (t * t) / df
   return { x: 1 / (1 + ratio), y: 1 / (1 + 1 / ratio) }
 }
 
 /**
- * Both tails of the number of successes in `n` independent trials, each a success with probability `p` in [0, 1]: lower
- * is P(X ≤ k), upper P(X > k). Exact, and as fast for millions of trials as for ten. Throws a RangeError for a p
+ * Returns both tails of the number of successes X in `n` independent trials with success probability `p` in [0, 1]:
+ * lower is P(X ≤ k), upper P(X > k). Exact, and as fast for millions of trials as for ten. Throws a RangeError for a p
  * outside of [0, 1].
  */
 export function binomialTails(k: number, n: number, p: number): Tails {
@@ -61,17 +58,17 @@ export function binomialTails(k: number, n: number, p: number): Tails {
   return incompleteBeta(n - whole, whole + 1, 1 - p, p)
 }
 
-/** The tails at a point of a distribution that is symmetric about 0, from the one that is farther from 0. */
+/** Returns the tails of a distribution symmetric about 0, given the `outer` tail beyond |point|. */
 function tailsAt(point: number, outer: number): Tails {
   return point < 0 ? { lower: outer, upper: 1 - outer } : { lower: 1 - outer, upper: outer }
 }
 
-/** Steps of Newton's algorithm, or halvings in their place: enough for any bracket of doubles. */
+/** Steps of Newton's algorithm or bisection: enough for any bracket of doubles. */
 const MOST_STEPS = 200
 
 /**
- * The quantile of a distribution that is symmetric about 0, given its upper tail and density: Newton's algorithm on the
- * logarithm of the tail, which is nearly straight however far out, with bisection where a step would leave the bracket.
+ * Returns the quantile of a distribution symmetric about 0, given its upper tail and density. Newton's algorithm on the
+ * logarithm of the tail, nearly straight even far out; bisection where a step would leave the bracket.
  */
 function symmetricQuantile(p: number, upper: (x: number) => number, density: (x: number) => number): number {
   if (!(p > 0 && p < 1)) throw new RangeError(`no quantile of probability ${p}`)

@@ -1,22 +1,22 @@
 /**
- * The regularised incomplete gamma and beta functions, from which all distributions here are made. The factors in front
- * are probabilities of the Poisson and the binomial distribution by their saddle point (C. Loader, "Fast and Accurate
- * Computation of Binomial Probabilities", 2000), so that nothing cancels at large counts. The rest are a series and a
+ * The regularised incomplete gamma and beta functions, the base of all distributions here. The factors in front are
+ * probabilities of the Poisson and the binomial distribution by their saddle point (C. Loader, "Fast and Accurate
+ * Computation of Binomial Probabilities", 2000), so nothing cancels at large counts. The rest are a series and a
  * continued fraction for gamma (M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 1964, 6.5.29 and
- * 6.5.31) and one for beta (A. DiDonato and A. Morris, "Algorithm 708", ACM Transactions on Mathematical Software
- * 18(3), 1992). The relative error is below 1e-12 for parameters up to 1e7.
+ * 6.5.31) and a continued fraction for beta (A. DiDonato and A. Morris, "Algorithm 708", ACM Transactions on
+ * Mathematical Software 18(3), 1992). The relative error is below 1e-12 for parameters up to 1e7.
  */
 
-/** A relative change that no longer counts. */
+/** Smaller relative changes do not count. */
 const EPSILON = 2 ** -53
 
-/** The stand-in for a denominator of 0 in Lentz' algorithm. */
+/** Replaces a denominator of 0 in Lentz' algorithm. */
 const TINY = 1e-300
 
-/** Terms grow in number like the square root of the parameters: this is enough for 1e12. */
+/** The number of terms grows like the square root of the parameters: enough for 1e12. */
 const MOST_TERMS = 10_000_000
 
-/** From here on Stirling's series has full precision. */
+/** Stirling's series has full precision from this argument on. */
 const STIRLING_FROM = 16
 
 /** ln x! − ln(√(2πx) (x/e)^x), the error of Stirling's formula, for x > 0. */
@@ -84,16 +84,13 @@ function continuedFraction(numerator: (i: number) => number, denominator: (i: nu
   throw new RangeError('a continued fraction did not converge')
 }
 
-/** Both tails of a distribution: each as precise as it can be, however small. They add up to 1. */
+/** Both tails of a distribution, each with full relative precision, however small. Their sum is 1. */
 export interface Tails {
   readonly lower: number
   readonly upper: number
 }
 
-/**
- * The regularised incomplete gamma functions P(a, x) and Q(a, x), for a > 0 and x ≥ 0.
- * Throws a RangeError for other arguments.
- */
+/** Returns the regularised P(a, x) and Q(a, x), for a > 0 and x ≥ 0. Throws a RangeError for other arguments. */
 export function incompleteGamma(a: number, x: number): Tails {
   if (!(a > 0 && x >= 0)) throw new RangeError(`incomplete gamma of a = ${a}, x = ${x}`)
   if (x === 0) return { lower: 0, upper: 1 }
@@ -119,8 +116,8 @@ export function incompleteGamma(a: number, x: number): Tails {
 }
 
 /**
- * The regularised incomplete beta function I_x(a, b) and its complement I_y(b, a), for a, b > 0 and x in [0, 1]. `y` is
- * 1 − x: who knows it more exactly than by the difference gives it. Throws a RangeError for other arguments.
+ * Returns the regularised I_x(a, b) and its complement I_y(b, a), for a, b > 0 and x in [0, 1]. `y`: a more precise
+ * 1 − x, if known. Throws a RangeError for other arguments.
  */
 export function incompleteBeta(a: number, b: number, x: number, y = 1 - x): Tails {
   if (!(a > 0 && b > 0 && x >= 0 && y >= 0)) {

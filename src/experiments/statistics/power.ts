@@ -1,47 +1,44 @@
 import { normalQuantile } from './distributions.ts'
 
 /**
- * How many units an experiment needs, and what it can find with those that it has: for a two-sided test that is made
- * once, at the end. A confidence sequence, which may be looked at all the time, needs 1.5 to 2 times as many for the
- * same power; half of such experiments end with 1.1 to 1.3 times as many.
+ * Power of an experiment, for a two-sided test made once, at the end. A confidence sequence, valid at every look, needs
+ * 1.5 to 2 times as many units for the same power; half of such experiments end with 1.1 to 1.3 times as many.
  */
 
-/** The requirements on an experiment. */
 export interface Wanted {
-  /** The probability to find a difference where there is none, in (0, 1). */
+  /** Probability of finding a difference that does not exist, in (0, 1). */
   readonly alpha: number
-  /** The probability to find the difference that there is, in (0, 1). */
+  /** Probability of finding an existing difference, in (0, 1). */
   readonly power: number
-  /** The share of units that are in the treatment, in (0, 1). Default: 0.5. */
+  /** The treatment's share of units, in (0, 1). Default: 0.5. */
   readonly treatmentShare?: number
   /**
-   * How many times the variance of independent units there is, at least 1, if what is counted is not a unit of its own
-   * but in clusters of m with intraclass correlation r: 1 + (m − 1) r (L. Kish, "Survey Sampling", 1965). Default: 1.
+   * Variance relative to independent units, at least 1. For clusters of m with intraclass correlation r: 1 + (m − 1) r
+   * (L. Kish, "Survey Sampling", 1965). Default: 1.
    */
   readonly designEffect?: number
 }
 
-/** Numbers of units. */
 export interface ArmUnits {
   readonly control: number
   readonly treatment: number
 }
 
 /**
- * The units that find the difference of two proportions, rounded up in each arm: by the variance of the pooled
- * proportion without a difference, and of both with it (J. Fleiss, A. Tytun and H. Ury, "A Simple Approximation for
- * Calculating Sample Sizes for Comparing Independent Proportions", 1980, without their continuity correction). Infinite
- * where the proportions are equal.
+ * Returns the units needed to find the difference of two proportions, rounded up in each arm. Uses the variance of the
+ * pooled proportion without a difference, and of both proportions with the difference (J. Fleiss, A. Tytun and H. Ury,
+ * "A Simple Approximation for Calculating Sample Sizes for Comparing Independent Proportions", 1980, without their
+ * continuity correction). Infinite for equal proportions.
  */
 export function unitsForProportions(control: number, treatment: number, wanted: Wanted): ArmUnits {
   const { treatmentShare = 0.5 } = wanted
-  // The variance of a difference is that of one unit in all, divided by how many there are.
+  // The variance of a difference is its variance for a single unit in total, divided by the number of units.
   const arms = { control: 1 - treatmentShare, treatment: treatmentShare }
   const needed = neededForProportions(control, treatment, arms, wanted)
   return split((needed / (treatment - control)) ** 2, arms)
 }
 
-/** The units that find a difference of two means, given the variance of one unit in each arm, rounded up in each arm. */
+/** Returns the units needed to find a difference of means, rounded up in each arm. `variance`: of a unit, by arm. */
 export function unitsForMeans(
   difference: number,
   variance: { readonly control: number; readonly treatment: number },
@@ -53,8 +50,8 @@ export function unitsForMeans(
 }
 
 /**
- * The smallest difference of two means that these units find, above 0, given the variance of one unit in each arm.
- * `treatmentShare` does not count here.
+ * Returns the smallest detectable difference of means, above 0. `variance`: of a unit, by arm. Ignores
+ * `treatmentShare`.
  */
 export function detectableMean(
   variance: { readonly control: number; readonly treatment: number },
@@ -66,8 +63,8 @@ export function detectableMean(
 }
 
 /**
- * The smallest difference from the control's proportion that these units find, above 0 for one `up`, below 0 for one
- * `down`; undefined where they would not even find the largest that there can be. `treatmentShare` does not count here.
+ * Returns the smallest detectable difference from the control's proportion, above 0 for `up`, below 0 for `down`;
+ * undefined if these units could not even show the largest possible difference. Ignores `treatmentShare`.
  */
 export function detectableProportion(
   control: number,
@@ -88,10 +85,10 @@ export function detectableProportion(
   return enough
 }
 
-/** Halvings of a range of 1 until its ends are neighbours, or 1e-18 apart. */
+/** Halvings until the ends of a range of 1 are neighbours, or 1e-18 apart. */
 const HALVINGS = 60
 
-/** How far apart the proportions of two arms must be to be found. */
+/** Returns the detectable distance between the proportions of two arms. */
 function neededForProportions(
   control: number,
   treatment: number,
@@ -107,7 +104,7 @@ function neededForProportions(
 }
 
 function split(total: number, share: ArmUnits): ArmUnits {
-  // A number that is whole but for rounding errors stays whole.
+  // Rounding errors must not add a unit to a whole number.
   const whole = (units: number) => Math.ceil(units * (1 - 1e-12))
   return { control: whole(total * share.control), treatment: whole(total * share.treatment) }
 }

@@ -2,19 +2,18 @@ import { normalQuantile, studentQuantile } from './distributions.ts'
 import { type Interval, squaredError, type UnitEstimate } from './unit-estimates.ts'
 
 /**
- * Intervals for shares: of units, each of which is a success or not, such as tasks, and of calls, which depend on each
- * other within a unit. All of them stay within what is possible, also with no successes, or with nothing else.
+ * Intervals for shares: of units that succeed or fail, such as tasks; and of calls, correlated within a unit. All stay
+ * within the possible range, even with no successes or no failures.
  */
 
-/** How many of `units` are successes. */
 export interface Count {
   readonly successes: number
   readonly units: number
 }
 
 /**
- * The score interval of a proportion (E. Wilson, "Probable Inference, the Law of Succession, and Statistical
- * Inference", 1927), with confidence 1 − `alpha`. Without units: 0 to 1, with NaN as its estimate.
+ * Returns the score interval of a proportion (E. Wilson, "Probable Inference, the Law of Succession, and Statistical
+ * Inference", 1927), with confidence 1 − `alpha`. Without units: 0 to 1, with the estimate NaN.
  */
 export function wilsonInterval({ successes, units }: Count, alpha: number): Interval {
   if (units === 0) return { estimate: NaN, low: 0, high: 1 }
@@ -31,20 +30,20 @@ export function wilsonInterval({ successes, units }: Count, alpha: number): Inte
 }
 
 /**
- * The interval of the difference treatment − control of two independent proportions, from their score intervals
- * (R. Newcombe, "Interval Estimation for the Difference between Independent Proportions: Comparison of Eleven
- * Methods", Statistics in Medicine 17, 1998, 873–890, method 10), with confidence 1 − `alpha`.
+ * Returns the interval of treatment − control for two independent proportions, from their score intervals (R. Newcombe,
+ * "Interval Estimation for the Difference between Independent Proportions: Comparison of Eleven Methods", Statistics in
+ * Medicine 17, 1998, 873–890, method 10), with confidence 1 − `alpha`.
  */
 export function newcombeInterval(control: Count, treatment: Count, alpha: number): Interval {
   return squareAndAdd(wilsonInterval(control, alpha), wilsonInterval(treatment, alpha), 0)
 }
 
 /**
- * The interval of a share of calls by unit (`ratioOf`; 0 to 1), with confidence 1 − `alpha`: Student's, on the scale of
- * ln(share / (1 − share)), as for clusters in surveys (E. Korn and B. Graubard, "Analysis of Health Surveys", 1999).
- * `studentInterval` is too short where few units have most of the failures: if a fifth of tasks has four fifths of them,
- * that of 95 % covers 92.0 % with 100 units and 93.4 % with 200; this one 93.8 % and 94.4 %. With no failures, or nothing
- * else, all calls of a unit count as one.
+ * Returns the interval of a share of calls by unit (`ratioOf`; 0 to 1), with confidence 1 − `alpha`: Student's, on the
+ * scale of ln(share / (1 − share)), as for clusters in surveys (E. Korn and B. Graubard, "Analysis of Health Surveys",
+ * 1999). `studentInterval` is too short when few units have most failures. With four fifths of the failures in a fifth
+ * of the tasks, its 95 % cover 92.0 % with 100 units and 93.4 % with 200; here they cover 93.8 % and 94.4 %. With no
+ * failures or no successes, all calls of a unit count as one.
  */
 export function clusteredInterval(share: UnitEstimate, alpha: number): Interval {
   const { units, value } = share
@@ -58,10 +57,10 @@ export function clusteredInterval(share: UnitEstimate, alpha: number): Interval 
 }
 
 /**
- * The interval of the difference treatment − control of two shares of calls by unit, from an interval of each
- * (G. Zou and A. Donner, "Construction of Confidence Limits about Effect Measures: A General Approach", 2008), with
- * confidence 1 − `alpha`. Intervals of 95 % cover 94 % from 100 units in each arm on, or from 150 in the smaller one where the
- * other has nine times as many, of which `welchInterval` covers 93.4 %.
+ * Returns the interval of treatment − control for two shares of calls by unit, from an interval of each (G. Zou and A.
+ * Donner, "Construction of Confidence Limits about Effect Measures: A General Approach", 2008), with confidence 1 −
+ * `alpha`. Intervals of 95 % cover 94 % from 100 units per arm on, or from 150 units if the other arm has nine times
+ * as many; there, `welchInterval` covers 93.4 %.
  */
 export function clusteredDifferenceInterval(
   control: UnitEstimate,
@@ -71,7 +70,7 @@ export function clusteredDifferenceInterval(
   return squareAndAdd(clusteredInterval(control, alpha), clusteredInterval(treatment, alpha), 0)
 }
 
-/** Pairs of units, one of each arm, by which of the two is a success. */
+/** Numbers of pairs of units, one in each arm, by success. */
 export interface PairCounts {
   readonly both: number
   readonly controlOnly: number
@@ -80,7 +79,7 @@ export interface PairCounts {
 }
 
 /**
- * The interval of the difference treatment − control of two proportions over the same pairs (R. Newcombe, "Improved
+ * Returns the interval of treatment − control for two proportions over the same pairs (R. Newcombe, "Improved
  * Confidence Intervals for the Difference between Binomial Proportions Based on Paired Data", Statistics in Medicine
  * 17, 1998, 2635–2650, method 10, with its continuity correction of the correlation), with confidence 1 − `alpha`.
  */
@@ -99,7 +98,7 @@ export function newcombePairedInterval(pairs: PairCounts, alpha: number): Interv
   )
 }
 
-/** The interval of treatment − control from an interval of each and their correlation. */
+/** Returns the interval of treatment − control from an interval of each and their correlation. */
 function squareAndAdd(control: Interval, treatment: Interval, correlation: number): Interval {
   const estimate = treatment.estimate - control.estimate
   const distance = (one: number, other: number) =>

@@ -2,55 +2,54 @@ import { normalCdf, studentQuantile } from './distributions.ts'
 import { type Interval, ratioOf, squaredError } from './unit-estimates.ts'
 
 /**
- * The difference of quantiles of durations, with an interval by the bootstrap over units (B. Efron, 1979; of whole
- * clusters as in A. Davison and D. Hinkley, "Bootstrap Methods and their Application", 1997, 3.8): each resample draws
- * as many units as there are, with replacement, and takes each with all of its durations.
+ * The difference of quantiles of durations, with an interval by the bootstrap over units (B. Efron, 1979; over whole
+ * clusters as in A. Davison and D. Hinkley, "Bootstrap Methods and their Application", 1997, 3.8). Each resample draws
+ * as many units as in the sample, with replacement, each with all of its durations.
  *
- * A resample's quantile is near that of the sample. So what a resample has to look at, besides its units, is a window of
- * durations around the latter, in order: where the running weight passes the quantile's share is the answer. The window
- * is as wide as the delta method says that resamples need; one that needs more gets all durations. With 20,000 units
- * of 64 durations in each arm, 400 resamples for three quantiles take about a second.
+ * A resample's quantile is near the sample's quantile. So a resample needs only its units and a sorted window of
+ * durations around the sample's quantile: the answer is where the running weight passes the quantile's share. The delta
+ * method gives the width of the window; a resample with a quantile outside gets all durations. With 20,000 units of 64
+ * durations in each arm, 400 resamples for three quantiles take about a second.
  *
- * Percentile intervals are too short where an arm is small: with 50 units beside 450, those of 95 % cover 92 to 94 %. The
- * ranks are therefore those of the expanded percentile interval (T. Hesterberg, "What Teachers Should Know about the
- * Bootstrap", The American Statistician 69(4), 2015), and too few units, or too few durations beyond a quantile, give
- * no interval at all.
+ * Percentile intervals are too short for small arms: with 50 units beside 450, 95 % intervals cover 92 to 94 %. So the
+ * ranks are from the expanded percentile interval (T. Hesterberg, "What Teachers Should Know about the Bootstrap", The
+ * American Statistician 69(4), 2015). Too few units, or too few durations beyond a quantile, give no interval.
  */
 
-/** Fewer units than this in an arm give no interval. */
+/** Fewer units in an arm give no interval. */
 export const LEAST_RESAMPLED_UNITS = 100
 
-/** Fewer durations of an arm than this beyond a quantile, to either side, give no interval: for p99 1000 are needed. */
+/** Fewer durations of an arm beyond a quantile, on either side, give no interval: p99 needs 1000 durations. */
 export const LEAST_BEYOND = 10
 
-/** So many durations are looked at in a tenth of a second, or a little more. */
+/** Reading so many durations takes a tenth of a second, or slightly more. */
 const MOST_STEPS = 20_000_000
 
-/** How many resamples of so many durations keep the work bounded, in 100 to 500. */
+/** Returns a number of resamples, 100 to 500, that bounds the work. */
 export const resamplesFor = (durations: number): number =>
   Math.min(500, Math.max(100, Math.floor(MOST_STEPS / Math.max(1, durations))))
 
-/** The durations of one arm: a list for each unit, which may be empty. */
+/** The durations of an arm: a list for each unit, perhaps empty. */
 export type UnitDurations = readonly (readonly number[])[]
 
 export interface BootstrapOptions {
   /** 1 − the confidence of each interval, in (0, 1). */
   readonly alpha: number
-  /** How many resamples there are. The work is proportional to it; 400 to 1000 are enough for alpha = 0.05. */
+  /** Number of resamples, proportional to the work; 400 to 1000 are enough for alpha = 0.05. */
   readonly resamples: number
-  /** Uniform in [0, 1), drawn once for each unit of each resample. */
+  /** Uniform in [0, 1); called for each unit of each resample. */
   readonly random: () => number
 }
 
-/** The difference of one quantile, in the unit of the durations. */
+/** The difference of a quantile, in the unit of the durations. */
 export interface QuantileDifference extends Interval {
   readonly quantile: number
 }
 
 /**
- * The differences treatment − control of these quantiles, each in (0, 1), with percentile intervals. A quantile is the
- * smallest duration that at least this share of all durations does not exceed. Intervals are infinite where there are
- * fewer than `LEAST_RESAMPLED_UNITS` or `LEAST_BEYOND`; estimates are NaN where an arm has no durations.
+ * Returns treatment − control for each quantile in (0, 1), with percentile intervals. A quantile is the smallest
+ * duration not exceeded by at least this share of all durations. Intervals are infinite below `LEAST_RESAMPLED_UNITS`
+ * or `LEAST_BEYOND`; estimates are NaN if an arm has no durations.
  */
 export function quantileDifferences(
   control: UnitDurations,
@@ -74,16 +73,16 @@ export function quantileDifferences(
   })
 }
 
-/** The share of resamples to leave out at either end: Student's quantile in place of the normal one. */
+/** Returns the share of resamples to cut at either end: by Student's quantile in place of the normal quantile. */
 function expanded(alpha: number, units: number): number {
   return normalCdf(Math.sqrt(units / (units - 1)) * studentQuantile(alpha / 2, units - 1))
 }
 
 interface Resampled {
-  /** How many there are in the sample. */
+  /** Number of durations in the sample. */
   readonly durations: number
   readonly estimates: readonly number[]
-  /** For each quantile, that of each resample. */
+  /** By quantile: its value in each resample. */
   readonly resampled: readonly Float64Array[]
 }
 
@@ -104,7 +103,7 @@ function resampledQuantiles(
   for (let resample = 0; resample < resamples; resample++) {
     weights.fill(0)
     let total = 0
-    // Without durations there is no quantile: units that have none may make up a whole resample.
+    // A resample of units without durations has no quantile: draw again.
     while (total === 0) {
       for (let drawn = 0; drawn < units; drawn++) {
         const unit = Math.floor(random() * units)
@@ -125,17 +124,17 @@ function resampledQuantiles(
   return { durations: sorted.length, estimates, resampled }
 }
 
-/** The rank, from 1, of a quantile among `count` durations. Shares such as 0.95 are not exact in binary. */
+/** Returns the rank, from 1, of a quantile among `count` durations. Shares such as 0.95 are not exact in binary. */
 const rankOf = (quantile: number, count: number): number => Math.max(1, Math.ceil(quantile * count - 1e-9))
 
-/** The durations in a range of values, in order, with their units, and how many durations each unit has below. */
+/** The sorted durations in a range, with their units; `below`: the number of shorter durations by unit. */
 interface Window {
   readonly values: Float64Array
   readonly unitOf: Int32Array
   readonly below: Int32Array
 }
 
-/** How many standard errors of its share a window reaches to either side. */
+/** Reach of a window to either side, in standard errors of the quantile's share. */
 const REACH = 5
 
 function windowAround(quantile: number, arm: UnitDurations, sorted: Float64Array): Window {
@@ -167,7 +166,7 @@ function windowOf(arm: UnitDurations, low: number, high: number): Window {
   }
 }
 
-/** The duration of a rank among all, each as often as its unit was drawn; undefined where it is outside the window. */
+/** Returns the duration with a rank, weighted by the draws of its unit; undefined outside the window. */
 function weightedRank(
   { values, unitOf, below }: Window,
   weights: Int32Array,

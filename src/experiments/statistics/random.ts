@@ -1,4 +1,4 @@
-/** Draws in [0, 1), 32 bits each, from a seed: SplitMix32 (after G. Steele, D. Lea and C. Flood, 2014). For resampling. */
+/** Returns a generator of 32-bit draws in [0, 1): SplitMix32 (after G. Steele, D. Lea and C. Flood, 2014). */
 export function createRandom(seed: number): () => number {
   let state = seed | 0
   return () => {

@@ -1,23 +1,22 @@
 import type { Interval } from './unit-estimates.ts'
 
-/** A metric, in words for people. */
 export interface Metric {
-  /** Its key: `task_success`. */
+  /** The key: `task_success`. */
   readonly name: string
-  /** The unit of the values: `points` are shares from 0 to 1, told as percentage points; `ms` milliseconds; `count` counts. */
+  /** `points`: shares from 0 to 1, shown as percentage points; `ms`: milliseconds; `count`: counts. */
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
   /**
-   * The words for what there is more or less of. For `points`, what a share of all does: `tasks succeed`, `calls fail`. For `ms`,
-   * what takes the time: `calls take`, `the median call takes`. For `count`, what is counted, in the plural: `calls per task`.
+   * Words around a difference. `points`: subject and verb (`tasks succeed`, `calls fail`). `ms`: likewise (`calls
+   * take`, `the median call takes`). `count`: a plural (`calls per task`).
    */
   readonly words: string
 }
 
 /**
- * A difference in words, with its interval: `4.1 points fewer tasks succeed (95 % CI 2.2–6.0, 812 tasks)`,
- * `calls take 120 ms longer (95 % CI −30 to 270, 812 tasks)`. Numbers of the interval are above 0 on the side that the
- * words name. `units` ends the parenthesis.
+ * Returns a difference in words, with its interval: `4.1 points fewer tasks succeed (95 % CI 2.2–6.0, 812 tasks)`,
+ * `calls take 120 ms longer (95 % CI −30 to 270, 812 tasks)`. Interval ends are positive on the side named by the
+ * words. `units` ends the parenthesis.
  */
 export function differenceInWords(
   metric: Metric,
@@ -32,7 +31,7 @@ export function differenceInWords(
   return `${amount(metric, size, estimate < 0)} (${percentage(1 - alpha)} CI ${range}, ${units})`
 }
 
-/** A size in the unit of its metric: `2 points`, `120 ms`, `0.5`; as short as it is exact to three digits. */
+/** Returns a size in the unit of its metric, to three digits: `2 points`, `120 ms`, `0.5`. */
 export function sizeInWords(metric: Pick<Metric, 'unit'>, size: number): string {
   return withUnit(metric, String(Number((size * scaleOf(metric)).toPrecision(3))))
 }
@@ -42,13 +41,13 @@ export function percentage(share: number): string {
   return `${Number((100 * share).toPrecision(6))} %`
 }
 
-/** `p = 0.0003`, to one digit; `p < 0.000001` below that. */
+/** `p = 0.0003`, to one digit; `p < 0.000001` for smaller values. */
 export function pInWords(p: number): string {
   if (p < 1e-6) return 'p < 0.000001'
   return `p = ${Number(p.toPrecision(1)).toFixed(Math.max(0, Math.ceil(-Math.log10(p))))}`
 }
 
-/** The same without its interval: `4.1 points fewer tasks succeed`; to three digits. */
+/** Returns a difference without an interval, to three digits: `4.1 points fewer tasks succeed`. */
 export function amountInWords(metric: Metric, estimate: number): string {
   const size = String(Number((Math.abs(estimate) * scaleOf(metric)).toPrecision(3)))
   return amount(metric, size, estimate < 0)
@@ -71,7 +70,7 @@ function withUnit({ unit }: Pick<Metric, 'unit'>, digits: string): string {
   return `${digits} ${unit === 'points' && digits === '1' ? 'point' : unit}`
 }
 
-/** The interval on the side that the words name: `2.2–6.0`, or `−0.8 to 1.4` where it reaches beyond 0. */
+/** Returns the interval on the side named by the words: `2.2–6.0`, or `−0.8 to 1.4` if it holds 0. */
 function rangeInWords(metric: Metric, { estimate, low, high }: Interval, precision: number): string {
   const [from, to] = estimate < 0 ? [-high, -low] : [low, high]
   const [start, end] = [inDigits(metric, from, precision), inDigits(metric, to, precision)]
@@ -80,7 +79,7 @@ function rangeInWords(metric: Metric, { estimate, low, high }: Interval, precisi
 
 const scaleOf = ({ unit }: Pick<Metric, 'unit'>): number => (unit === 'points' ? 100 : 1)
 
-/** So many decimals show two digits of half an interval's width, from 0 to 6; 1 where it is not known or 0. */
+/** Returns the decimals, 0 to 6, that show two digits of half an interval's width; 1 if unknown or 0. */
 export function decimals(metric: Pick<Metric, 'unit'>, half: number): number {
   const width = half * scaleOf(metric)
   if (!(width > 0 && Number.isFinite(width))) return 1

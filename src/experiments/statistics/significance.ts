@@ -1,11 +1,11 @@
 import type { Interval } from './unit-estimates.ts'
 
-/** Below this, quantiles of 1 − alpha have no digits left, and no report tells p-values apart. */
+/** Below, quantiles of 1 − alpha have no digits left, and reports show all p-values alike. */
 const LEAST_P = 1e-12
 
 /**
- * The two-sided p-value that belongs to intervals of an estimate: 1 − the confidence of the one that ends at 0, so that it is below alpha
- * exactly where the interval with confidence 1 − alpha leaves 0 out. At least 1e-12. Undefined where there is no interval.
+ * Returns the two-sided p-value of an estimate's intervals: the alpha for which the interval ends at 0. So p is below
+ * alpha exactly if the interval with confidence 1 − alpha excludes 0. At least 1e-12. Undefined without an interval.
  */
 export function pOf(intervalAt: (alpha: number) => Interval): number | undefined {
   const leavesOut = (alpha: number) => {
@@ -26,8 +26,8 @@ export function pOf(intervalAt: (alpha: number) => Interval): number | undefined
 }
 
 /**
- * The p-values of several metrics, each adjusted for all of them, in the order given: to call those significant that
- * are at most alpha is wrong about any of them with probability alpha at most, however they depend on each other
+ * Returns p-values adjusted for several metrics, in the order given. If all metrics with p ≤ alpha are called
+ * significant, any of these claims is wrong with probability alpha at most, however the metrics depend on each other
  * (S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979).
  */
 export function holm(ps: readonly number[]): number[] {
@@ -41,15 +41,16 @@ export function holm(ps: readonly number[]): number[] {
   return adjusted
 }
 
-/** Below this p-value the numbers of units are not those that were assigned. */
+/** Below this p-value, units were not assigned as planned. */
 export const SAMPLE_RATIO_ALPHA = 0.001
 
 /**
- * The test for a sample-ratio mismatch (A. Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online Controlled
- * Experiments", KDD 2019), right at all looks together: a p-value that falls below alpha at any look with probability alpha
- * at most, where nothing is wrong. `shares` are above 0, in any scale. It is 1 / the Bayes factor of a Dirichlet-multinomial alternative with a uniform prior over all
- * shares against those that were planned (M. Lindon and A. Malek, "Anytime-Valid Inference for Multinomial Count Data",
- * 2020), which is a martingale. Throws a RangeError where the two lists do not fit.
+ * Returns the p-value of the test for a sample-ratio mismatch (A. Fabijan et al., "Diagnosing Sample Ratio Mismatch in
+ * Online Controlled Experiments", KDD 2019), valid at all looks together: without a mismatch, p falls below alpha at
+ * any look with probability alpha at most. `shares` are above 0, in any scale. p is 1 / the Bayes factor of a
+ * Dirichlet-multinomial alternative, with a uniform prior over all shares, against the planned shares; this factor is
+ * a martingale (M. Lindon and A. Malek, "Anytime-Valid Inference for Multinomial Count Data", 2020). Throws a
+ * RangeError if the lists differ in length, have fewer than two entries, or a share is not above 0.
  */
 export function sampleRatioSequence(counts: readonly number[], shares: readonly number[]): number {
   if (counts.length !== shares.length || counts.length < 2 || !shares.every((share) => share > 0)) {
@@ -62,7 +63,7 @@ export function sampleRatioSequence(counts: readonly number[], shares: readonly 
   return Math.min(1, Math.exp(-factor))
 }
 
-/** The natural logarithm of n!, by the series of J. Stirling from 10 on, where its error is below 1e-10. */
+/** Returns ln n!, from 10 on by J. Stirling's series, with an error below 1e-10. */
 function logFactorial(n: number): number {
   if (n < 10) return Math.log([1, 1, 2, 6, 24, 120, 720, 5_040, 40_320, 362_880][n]!)
   const x = n + 1

@@ -1,31 +1,29 @@
 import { studentQuantile } from './distributions.ts'
 
 /**
- * Estimates from assignment units. A unit is what was assigned to an arm as a whole, such as an agent's task: calls of
- * one unit depend on each other, so that units are what varies independently, and only their number says how much is
- * known.
+ * Estimates from assignment units. A unit, such as an agent's task, is assigned to an arm as a whole. Calls of a unit
+ * depend on each other; only units vary independently, so their number decides the precision.
  */
 
-/** The estimate of a mean, or of a ratio of two sums, from the units of one arm. */
+/** The estimate of a mean, or of a ratio of two sums, from the units of an arm. */
 export interface UnitEstimate {
-  /** How many units there are. */
   readonly units: number
-  /** The mean or the ratio; NaN while there is nothing to divide by. */
+  /** The mean or the ratio; NaN while the divisor is 0. */
   readonly value: number
-  /** The variance of what one unit adds; that of `value` is this divided by `units`. Infinite below two units. */
+  /** The variance of a unit's contribution; `value` has the variance `variance / units`. Infinite below two units. */
   readonly variance: number
-  /** No unit lies farther than this from what `value` would make of it: a bound, in the unit of `value`. */
+  /** A bound on the distance of any unit from its expectation under `value`, in the unit of `value`. */
   readonly farthest: number
 }
 
-/** An estimate and where the truth lies, all three in the unit of what was measured. */
+/** An estimate with an interval, in the unit of the measured values. */
 export interface Interval {
   readonly estimate: number
   readonly low: number
   readonly high: number
 }
 
-/** The units of one arm, added up one by one, by the updates of B. Welford (1962), which lose no precision. */
+/** Running sums over the units of an arm, by the updates of B. Welford (1962), without loss of precision. */
 export class UnitSums {
   #units = 0
   #above = 0
@@ -36,15 +34,11 @@ export class UnitSums {
   #aboveRange = new Range()
   #belowRange = new Range()
 
-  /** How many units were added. */
   get units(): number {
     return this.#units
   }
 
-  /**
-   * Adds a unit with its two sums: what is counted (its failed calls), and out of what (its calls). Without the second
-   * it is a unit with one value, of which there is a mean.
-   */
+  /** Adds a unit of a ratio, such as its failed calls and its calls; with only a numerator, a value for a mean. */
   add(numerator: number, denominator = 1): void {
     const n = ++this.#units
     const above = numerator - this.#above
@@ -59,15 +53,15 @@ export class UnitSums {
   }
 
   /**
-   * The sum of all numerators divided by that of all denominators; of units with one value, their mean. Its variance
-   * is by the delta method (A. Deng, U. Knoblich and J. Lu, "Applying the Delta Method in Metric Analytics", KDD 2018):
-   * that of (numerator − ratio · denominator) / mean denominator over the units.
+   * Returns the sum of the numerators divided by the sum of the denominators. Its variance is by the delta method
+   * (A. Deng, U. Knoblich and J. Lu, "Applying the Delta Method in Metric Analytics", KDD 2018): the variance of
+   * (numerator − ratio · denominator) / mean denominator over the units.
    */
   estimate(): UnitEstimate {
     const units = this.#units
     const value = this.#above / this.#below
     const squares = this.#aboveSquares - 2 * value * this.#products + value * value * this.#belowSquares
-    // Rounding can leave a little less than nothing.
+    // Rounding may make `squares` slightly negative.
     const variance = units < 2 ? Infinity : Math.max(0, squares) / (units - 1) / this.#below ** 2
     const expected = [value * this.#belowRange.low, value * this.#belowRange.high]
     const over = this.#aboveRange.high - Math.min(...expected)
@@ -86,35 +80,35 @@ class Range {
   }
 }
 
-/** The estimate for units with one value each. */
+/** Returns the estimate for units with a value each. */
 export function meanOf(values: Iterable<number>): UnitEstimate {
   const sums = new UnitSums()
   for (const value of values) sums.add(value)
   return sums.estimate()
 }
 
-/** The estimate for units with a numerator and a denominator each. */
+/** Returns the estimate for units with a numerator and a denominator each. */
 export function ratioOf(units: Iterable<readonly [numerator: number, denominator: number]>): UnitEstimate {
   const sums = new UnitSums()
   for (const [numerator, denominator] of units) sums.add(numerator, denominator)
   return sums.estimate()
 }
 
-/** The square of the standard error of an estimate. */
+/** Returns the square of an estimate's standard error. */
 export const squaredError = ({ units, variance }: UnitEstimate): number => variance / units
 
 /**
- * The interval that holds a mean or a ratio with confidence 1 − `alpha`, looked at once: by Student's t. For paired units it
- * is the interval of the paired t-test, if the estimate is of their differences. Infinite below two units.
+ * Returns the interval of a mean or a ratio with confidence 1 − `alpha`, for a single look: by Student's t. For an
+ * estimate of paired differences, the interval of the paired t-test. Infinite below two units.
  */
 export function studentInterval(estimate: UnitEstimate, alpha: number): Interval {
   return around(estimate.value, Math.sqrt(squaredError(estimate)), estimate.units - 1, alpha)
 }
 
 /**
- * The interval that holds the difference treatment − control with confidence 1 − `alpha`, looked at once: by Student's
- * t with the degrees of freedom of B. Welch (1947), so that variances and sizes of the arms may differ. Infinite
- * where an arm has less than two units. For shares of calls see `clusteredDifferenceInterval`.
+ * Returns the interval of treatment − control with confidence 1 − `alpha`, for a single look: by Student's t with the
+ * degrees of freedom of B. Welch (1947), so variances and sizes of the arms may differ. Infinite if an arm has fewer
+ * than two units. For shares of calls see `clusteredDifferenceInterval`.
  */
 export function welchInterval(control: UnitEstimate, treatment: UnitEstimate, alpha: number): Interval {
   const c = squaredError(control)

@@ -3,31 +3,31 @@ import { differenceInWords, type Metric, pInWords, sizeInWords } from './sentenc
 import { SAMPLE_RATIO_ALPHA } from './significance.ts'
 import type { Interval } from './unit-estimates.ts'
 
-/** The plan that was agreed before the first unit was assigned. */
+/** The plan, agreed before the first unit was assigned. */
 export interface VerdictPlan {
-  /** The metric that decides. */
+  /** The deciding metric. */
   readonly metric: Metric
-  /** The smallest difference that matters, in the unit of the metric, ≥ 0. */
+  /** The smallest relevant difference, in the unit of the metric, ≥ 0. */
   readonly minimumEffect: number
-  /** The names of the arms: `steady`, `cautious`. */
+  /** Names of the arms: `steady`, `cautious`. */
   readonly control: string
   readonly treatment: string
-  /** The name of the units, in the plural: `tasks`. */
+  /** The units in the plural: `tasks`. */
   readonly unitWords: string
-  /** So many units each arm must have before anything but harm is decided. */
+  /** Units each arm needs before any decision except harm. */
   readonly minimumUnits: number
-  /** So many units each arm must have before harm is decided: at most `minimumUnits`. Default: `minimumUnits`. */
+  /** Units each arm needs before a decision for harm, at most `minimumUnits`. Default: `minimumUnits`. */
   readonly minimumUnitsForHarm?: number
   /** 1 − the confidence of the metric's sequence, in (0, 1). */
   readonly alpha: number
-  /** With so many units in both arms together it is over. Default: never. */
+  /** Units in both arms together that end the experiment. Default: never. */
   readonly plannedUnits?: number
 }
 
-/** Another metric, which the treatment must not make worse. */
+/** Another metric the treatment must not worsen. */
 export interface Guardrail {
   readonly metric: Metric
-  /** Up to this it may get worse, in the unit of the metric, ≥ 0. */
+  /** Tolerated worsening, in the unit of the metric, ≥ 0. */
   readonly margin: number
   /** The confidence sequence of treatment − control. Several guardrails share their alpha. */
   readonly difference: Interval
@@ -35,20 +35,19 @@ export interface Guardrail {
   readonly alpha: number
 }
 
-/** The state of an experiment at one look. */
+/** The state of an experiment at a look. */
 export interface VerdictState {
   readonly units: ArmUnits
   /** The confidence sequence of treatment − control, in the unit of the metric. */
   readonly difference: Interval
-  /** How many units the metric is known of, where that is not all of them. */
+  /** Units with a known metric. Default: all. */
   readonly measured?: ArmUnits
-  /** How many units were assigned to each arm, those included that say nothing yet, and the p-value that `sampleRatioSequence` has for that. */
+  /** Units assigned to each arm, units without results included, and the p-value of `sampleRatioSequence` for them. */
   readonly assigned: ArmUnits
   readonly sampleRatioP: number
-  /** Why the units are none, if so: `one agent has 80 % of all calls`, `calls name no task`. */
+  /** Why the units are unsound: `one agent has 80 % of all calls`, `calls name no task`. */
   readonly unsound?: string
   readonly guardrails?: readonly Guardrail[]
-  /** The longest time that the experiment may take is over. */
   readonly maxDurationReached: boolean
 }
 
@@ -56,38 +55,37 @@ export type VerdictResult = 'better' | 'worse' | 'no_difference_found' | 'inconc
 
 export interface Verdict {
   readonly result: VerdictResult
-  /** There is no use in going on. Without it, `result` is what it would be if it ended now. */
+  /** The experiment should end. If false, `result` is a preview: the result of ending now. */
   readonly ends: boolean
-  /** The treatment does harm that matters: it should be taken back now. */
+  /** The treatment does relevant harm: undo it now. */
   readonly harm: boolean
-  /** For an engineer on call, with its numbers. */
+  /** For an engineer on call, with numbers. */
   readonly sentence: string
   readonly difference: number
   readonly low: number
   readonly high: number
   /** In both arms together. */
   readonly units: number
-  /** Units whose end is assumed: then `difference`, `low` and `high` are the least that is sure. Default: none. */
+  /** Units with an assumed end; `difference`, `low` and `high` are then the certain minimum. Default: none. */
   readonly assumed?: number
 }
 
 /**
- * Returns the verdict on the treatment at one look. The first point that applies:
+ * Returns the verdict on the treatment at a look: the first applicable point. "Over" means that the maximum duration
+ * or the planned units are reached.
  *
- * 1. `invalid`, and ends: the arms were not assigned the shares of units that were planned (`sampleRatioP` below
- *    `SAMPLE_RATIO_ALPHA`).
- * 2. `invalid`: the units are unsound. More units may mend that, so it ends only when it is over, or with harm.
- * 3. `worse`, with harm, and ends: a guardrail's sequence lies beyond what is tolerated. From `minimumUnitsForHarm` on.
- * 4. `worse`, and ends: the metric's sequence lies on the worse side of 0. From `minimumUnitsForHarm` on. It is harm if it
- *    lies beyond `minimumEffect` as a whole.
- * 5. Below `minimumUnits`: `invalid` when it is over, `inconclusive` before.
+ * 1. `invalid`, and ends: units were not assigned in the planned shares (`sampleRatioP` below `SAMPLE_RATIO_ALPHA`).
+ * 2. `invalid`: the units are unsound. Ends only when over, or with harm, because more units may help.
+ * 3. `worse`, with harm, and ends: a guardrail's sequence lies beyond its margin. From `minimumUnitsForHarm` on.
+ * 4. `worse`, and ends: the metric's sequence lies on the worse side of 0. From `minimumUnitsForHarm` on. With harm if
+ *    the whole sequence lies beyond `minimumEffect`.
+ * 5. Below `minimumUnits`: `invalid` when over, `inconclusive` before.
  * 6. `better`, and ends: the metric's sequence lies on the better side of 0.
  * 7. `no_difference_found`, and ends: the sequence lies within ±`minimumEffect`.
- * 8. `inconclusive`; it goes on unless it is over.
+ * 8. `inconclusive`; ends only when over.
  *
- * Sequences are right at all looks: so 4, 6 and 7 are safe whenever they apply first. Without a difference, 4 and 6
- * together are said with probability alpha at most. Point 1 is right at all looks, too, and has false alarms of its own in
- * one experiment of a thousand at most.
+ * Sequences are valid at all looks, so 4, 6 and 7 are safe at any look. Without a difference, 4 or 6 occurs with
+ * probability alpha at most. Point 1 is valid at all looks too; its false alarms: at most 1 experiment in 1000.
  */
 export function verdictOf(plan: VerdictPlan, state: VerdictState): Verdict {
   const { estimate, low, high } = state.difference
@@ -152,7 +150,7 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   return { result: 'inconclusive', ends: over, harm, sentence }
 }
 
-/** A difference as what is gained by it: above 0 is better. */
+/** Returns a difference as a gain: above 0 is better. */
 function gainOf({ better }: Metric, { low, high }: Interval): { low: number; high: number } {
   return better === 'higher' ? { low, high } : { low: -high, high: -low }
 }
