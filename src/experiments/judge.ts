@@ -33,7 +33,7 @@ export interface Known {
   readonly units: readonly UnitSample[]
   /** Units assigned to each arm, including units without results yet. */
   readonly assigned: ReadonlyMap<string, number>
-  }
+}
 
 /**
  * Judges an experiment by its units. `isOver`: nothing more will come. A deciding quantile is judged only at the end:
