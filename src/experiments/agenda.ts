@@ -63,7 +63,7 @@ export function agendaFor(config: ExperimentConfig, situation: Situation): Step[
     if (ends !== undefined) return { experiment, runs: false, ...ends }
     const rival = crowding(experiment, run.portion, kept, servers)
     if (rival !== undefined)
-      return { experiment, runs: false, ends: `a new server brings it together with "${rival.name}"` }
+      return { experiment, runs: false, ends: `a new server also matches "${rival.name}"` }
     kept.push({ experiment, portion: run.portion })
     return { experiment, runs: true, begins: false, portion: run.portion }
   })

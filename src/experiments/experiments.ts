@@ -218,7 +218,7 @@ export class Experiments {
     if (other !== undefined)
       return {
         ok: false,
-        why: `experiment "${other.name}" runs at a server that this one is for: those that begin together in the config share it, others have to wait`,
+        why: `experiment "${other.name}" already runs at a server of this experiment: only experiments that a config starts together share servers`,
       }
     // Calls of ended runs still hold slots: stopping and starting repeatedly would give a server more and more slots.
     const left = [...this.#ended.values()]
@@ -228,7 +228,7 @@ export class Experiments {
     if (left > 0)
       return {
         ok: false,
-        why: `calls of an earlier run are under way (${left}): try again when they are over`,
+        why: `calls of an earlier run are still under way (${left}): try again when all have ended`,
       }
     this.#started.add(name)
     try {

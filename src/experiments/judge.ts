@@ -154,8 +154,8 @@ function hedged(
       : [name('treatment'), name('control')]
   const [finding = '', least = ''] = verdict.sentence.split(/: (.*)/s)
   const sentence =
-    `${finding}, however the ${open.size} open ${words} end: at least ${least}, if those in ${fails} all fail and those in ` +
-    `${succeeds} all succeed; measured of the ${compared.control.length + compared.treatment.length} ${words} that are over: ` +
+    `${finding}, however the ${open.size} open ${words} end: at least ${least}, if all in ${fails} fail and all in ` +
+    `${succeeds} succeed; measured over the ${compared.control.length + compared.treatment.length} finished ${words}: ` +
     amountInWords(metricOf(experiment.metric), valueIn('treatment') - valueIn('control'))
   const told: Verdict = { ...verdict, sentence, assumed: open.size }
   const counts = Object.fromEntries(Object.keys(experiment.arms).map((arm) => [arm, inArm(arm).length]))
@@ -217,8 +217,8 @@ function judgeCohort(
   const control = controlOf(experiment)
   const others = [ifFailed(({ arm }) => arm === control), ifFailed(({ arm }) => arm !== control)]
   const undecided =
-    `${isOver ? 'inconclusive' : 'not decided yet'}: that depends on how ${late.size} ${wordsFor(experiment)} end, ` +
-    'of which a call has been under way for more than 5 minutes'
+    `${isOver ? 'inconclusive' : 'not decided yet'}: the verdict depends on ${late.size} unfinished ${wordsFor(experiment)}, ` +
+    'each with a call under way for more than 5 minutes'
   const verdicts = Object.entries(judgement.verdicts).map(([treatment, verdict]) => {
     const isSure = others.every(({ verdicts }) => {
       const { result, harm } = verdicts[treatment]!

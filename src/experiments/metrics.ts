@@ -20,7 +20,7 @@ export interface Metric extends Omit<Told, 'name'> {
 }
 
 const quantile = (q: number, name: string): Metric => ({
-  about: `${name} of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.`,
+  about: `${name} of the duration of calls in milliseconds, without calls that agents gave up or got wrong.`,
   words: `the call at the ${name.toLowerCase()} takes`,
   unit: 'ms',
   better: 'lower',
@@ -30,7 +30,7 @@ const quantile = (q: number, name: string): Metric => ({
 /** Any of these may decide an experiment; reports show all. */
 export const metrics = {
   task_success: {
-    about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',
+    about: 'Share of successful tasks, among tasks with a reported outcome.',
     words: 'tasks succeed',
     unit: 'points',
     better: 'higher',
@@ -40,7 +40,7 @@ export const metrics = {
     },
   },
   tasks_without_failure: {
-    about: 'Share of the tasks of which no tool call went wrong.',
+    about: 'Share of tasks without a failed tool call.',
     words: 'tasks go without a failed call',
     unit: 'points',
     better: 'higher',
@@ -48,44 +48,42 @@ export const metrics = {
   },
   tcsr: {
     about:
-      'Tool call success rate: calls with a reply that is not known to be wrong, of all but those that their agents gave up or got wrong.',
+      'Tool call success rate: share of calls with a reply not known to be wrong, without calls that agents gave up or got wrong.',
     words: 'calls succeed',
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ valid }) => valid },
   },
   eta: {
-    about: 'Effective tool availability: the same without calls that the gateway rejected.',
+    about: 'Effective tool availability: like tcsr, but without calls rejected by the gateway.',
     words: 'calls that were sent succeed',
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ eligible }) => eligible },
   },
   unchecked: {
-    about: 'Share of the replies that nobody could check, for want of an output schema: they count as good.',
+    about: 'Share of replies without an output schema to check: unchecked replies count as good.',
     words: 'replies go unchecked',
     unit: 'points',
     better: 'lower',
     estimator: { kind: 'ratio', of: ({ unchecked }) => unchecked, by: ({ returned }) => returned },
   },
   rejected: {
-    about:
-      'Share of the calls that the gateway rejected, of all but those that their agents gave up or got wrong.',
+    about: 'Share of calls rejected by the gateway, without calls that agents gave up or got wrong.',
     words: 'calls are rejected',
     unit: 'points',
     better: 'lower',
     estimator: { kind: 'ratio', of: ({ valid, eligible }) => valid - eligible, by: ({ valid }) => valid },
   },
   attempts_per_call: {
-    about: 'Tries at servers for each call: what a policy costs the servers.',
+    about: 'Attempts at servers per call: the cost of a policy for the servers.',
     words: 'tries per call',
     unit: 'count',
     better: 'lower',
     estimator: { kind: 'ratio', of: ({ attempts }) => attempts, by: ({ calls, assumed }) => calls - assumed },
   },
   mean_ms: {
-    about:
-      'Mean of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.',
+    about: 'Mean duration of calls in milliseconds, without calls that agents gave up or got wrong.',
     words: 'calls take',
     unit: 'ms',
     better: 'lower',

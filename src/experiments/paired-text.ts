@@ -27,7 +27,7 @@ export function pairedMarkdown(report: PairedReport): string {
     pairTable(report),
     `McNemar's exact test of the ${pairs.controlOnly + pairs.treatmentOnly} tasks that succeed under one set only: ${pInWords(p)}.`,
     '## Tasks',
-    'Means over the tasks; differences are of twins, with 95 % intervals.',
+    'Means over the tasks; differences are between twins, with 95 % intervals.',
     meanTable(report),
     '## Calls',
     textOf(
@@ -97,7 +97,7 @@ function meanTable({ control, treatment, means, pairs, difference, twins }: Pair
 function faultLines({ control, treatment, faults }: PairedReport): string[] {
   if (faults.names.length === 0) return ['No fault was armed.']
   return [
-    `Armed: ${faults.names.join(', ')}. What became of those that were injected:`,
+    `Armed: ${faults.names.join(', ')}. Fates of the injected faults:`,
     textOf(
       ['set', ...fates.map(fateInWords), 'injected'],
       [control, treatment].map((set) => {

@@ -135,19 +135,19 @@ const measures: readonly (Pick<PairedMean, 'name' | 'about' | 'unit'> & {
 })[] = [
   {
     name: 'right_calls',
-    about: 'Share of the calls of a task with the answer that was expected.',
+    about: 'Share of the calls of a task with the expected answer.',
     unit: 'points',
     of: ({ right, calls }) => right / calls,
   },
   {
     name: 'attempts_per_call',
-    about: 'Tries at servers for each call of a task.',
+    about: 'Attempts at servers per call of a task.',
     unit: 'count',
     of: ({ attempts, calls }) => attempts / calls,
   },
   {
     name: 'mean_ms',
-    about: 'Mean of how long the calls of a task take, as its agent sees it, in milliseconds.',
+    about: 'Mean duration of the calls of a task as seen by the agent, in milliseconds.',
     unit: 'ms',
     of: ({ durations }) => meanOf(durations),
   },

@@ -91,7 +91,7 @@ const canvas = (report: Report, name: 'effect' | 'exposure') =>
 /** Returns a note on the shades of a chart; the script shows the note with the chart. */
 const keyOf = (name: 'effect' | 'exposure') =>
   name === 'effect'
-    ? [markup`<p class="note" hidden>Coloured bands are sequences; the grey one is what does not matter.</p>`]
+    ? [markup`<p class="note" hidden>Coloured bands are sequences; grey differences do not matter.</p>`]
     : []
 
 /** Open for readers without scripts; scripts close it. */

@@ -162,8 +162,8 @@ export function sectionsOf(report: Report): Section[] {
       blocks: [settingBlock(report.settings, armsIn(report))],
     },
     ...(state === 'not_started' ? [] : ran),
-    { name: 'shared', title: 'What arms share', blocks: [{ list: interference }] },
-    { name: 'next', title: 'What would change the verdict', blocks: [next] },
+    { name: 'shared', title: 'Shared by the arms', blocks: [{ list: interference }] },
+    { name: 'next', title: 'Next steps', blocks: [next] },
   ]
 }
 
@@ -203,7 +203,7 @@ function shownLooks(looks: readonly Look[]): readonly Look[] {
   return looks.filter((_, at) => (looks.length - 1 - at) % step === 0)
 }
 
-const NO_LOOKS = 'It was not looked at yet.'
+const NO_LOOKS = 'There were no looks yet.'
 
 function effectBlocks(report: Report): Block[] {
   const { looks, metric, minimumEffect, confidence } = report
@@ -214,9 +214,9 @@ function effectBlocks(report: Report): Block[] {
   const { unit } = decisiveOf(report)
   const several = treatments.length > 1
   const small =
-    minimumEffect > 0 ? ` Within ±${sizeInWords({ unit }, minimumEffect)} it does not matter.` : ''
+    minimumEffect > 0 ? ` Differences within ±${sizeInWords({ unit }, minimumEffect)} do not matter.` : ''
   return [
-    `The difference of ${metric}, ${treatments.map((arm) => nameIn(report.arms, arm)).join(' or ')} minus ${nameIn(report.arms, report.control)}, with the sequence that holds it at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
+    `The difference of ${metric}, ${treatments.map((arm) => nameIn(report.arms, arm)).join(' or ')} minus ${nameIn(report.arms, report.control)}, with its confidence sequence, valid at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
     {
       table: {
         head: [
@@ -244,7 +244,7 @@ function effectBlocks(report: Report): Block[] {
 function exposureBlocks({ looks, arms, minimumUnits }: Report): Block[] {
   if (looks.length === 0) return [NO_LOOKS]
   return [
-    `Units of each arm that are over. Each needs ${minimumUnits} before the verdict may end the experiment.`,
+    `Finished units of each arm. Each arm needs ${minimumUnits} before the verdict may end the experiment.`,
     {
       table: {
         head: ['after', ...arms.map(({ name }) => name)],
@@ -261,7 +261,7 @@ function exposureBlocks({ looks, arms, minimumUnits }: Report): Block[] {
 function metricBlocks(report: Report): Block[] {
   const treatments = treatmentsOf(report)
   return [
-    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. The p-value of each interval is adjusted for all metrics (Holm): it may be above 0.05 where the interval leaves 0 out. The metric in bold decides.',
+    'The 95 % intervals are valid for a single look; the verdict uses a sequence valid at all looks together. The p-values are adjusted for all metrics (Holm), so they may exceed 0.05 where the interval excludes 0. The metric in bold decides.',
     ...treatments.flatMap((treatment): Block[] => [
       ...(treatments.length > 1 ? [{ heading: `${treatment} against ${report.control}` }] : []),
       { table: metricTable(report, treatment) },
@@ -308,7 +308,7 @@ function costInWords({ arms, metrics, control }: Report, treatment: string): str
   const interval = intervalInWords(time.difference, time.unit, time.places)
   const within = interval === NONE ? '' : ` (95 % interval ${interval})`
   const [name, other] = [nameIn(arms, treatment), nameIn(arms, control)]
-  return `With ${name} a call takes ${triesOf(treatment)} tries at servers where it takes ${triesOf(control)} with ${other} (${change}), and ${longer(added, time.places)} on average${within}.`
+  return `With ${name}, a call takes ${triesOf(treatment)} attempts at servers (${triesOf(control)} with ${other}, difference ${change}), and ${longer(added, time.places)} on average${within}.`
 }
 
 function longer(ms: number, places: number): string {
@@ -329,7 +329,7 @@ function faultBlocks(report: Report): Block[] {
   if (rows.every(([, ...counts]) => counts.every((count) => count === 0)))
     return ['No fault hit a call of the experiment.']
   return [
-    'What became of the faults that hit calls, by arm.',
+    'Fates of the injected faults, by arm.',
     { table: { head: ['arm', ...fates.map(fateInWords)], rows, numbers: 1 } },
   ]
 }
@@ -345,14 +345,14 @@ function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
           ['in arms', calls.inArms],
           ['of these, assigned by the fallback', calls.fallback],
           ['not drawn', calls.notDrawn],
-          [`left out, as they named ${calls.unnamed}`, calls.excluded],
-          ['dropped, as there was no room for more units', calls.dropped],
+          [`excluded: they named ${calls.unnamed}`, calls.excluded],
+          ['dropped: no room for more units', calls.dropped],
         ],
         numbers: 1,
       },
     },
     ...(sampleRatioP === undefined
-      ? ['Agents choose their arm, so that no numbers of units were planned.']
+      ? ['Agents choose their arm, so no shares were planned.']
       : [isKnown(sampleRatioP) ? `${test}: ${pInWords(sampleRatioP)}.` : `${test}: not known yet.`]),
   ]
 }

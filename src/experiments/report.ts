@@ -222,7 +222,7 @@ function hypothesisOf(experiment: Experiment, control: string, treatments: reado
   const { about } = metricOf(metric)
   const sets = treatments.map((arm) => `"${arms[arm]}"`).join(' or ')
   const size = sizeInWords(metricOf(metric), minimumEffectOf(experiment))
-  return `Does the policy set ${sets} change ${metric} by ${size} or more, against "${arms[control]}"? That metric decides: ${about[0]!.toLowerCase()}${about.slice(1)}`
+  return `Does the policy set ${sets} change ${metric} by ${size} or more, against "${arms[control]}"? Deciding metric: ${about[0]!.toLowerCase()}${about.slice(1)}`
 }
 
 function metricReports(
@@ -345,17 +345,17 @@ function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[
     return rateLimit !== undefined && rateLimit !== false && rateLimit.quota !== undefined
   })
   return [
-    'Servers serve all arms: one that slows down under the calls of one arm slows down for the others.',
-    'Slots, rates and concurrency limits of servers are divided by the shares of the arms: each arm has less of them than it would have alone.',
-    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs and learned schemas are shared.',
+    'Servers serve all arms: a server slowed down by the calls of an arm is slow for the others too.',
+    'Slots, rates and concurrency limits of servers are divided by the shares of the arms: each arm has less than it would have alone.',
+    'Each arm has its own breakers, retry budgets, latency estimates and stored answers; connections and sessions with servers, catalogs and learned schemas are shared.',
     assignBy === 'agent'
-      ? 'Idempotency keys belong to one arm each: a write that is made in both arms runs twice.'
-      : 'Idempotency keys are shared: a write that has run in one arm does not run again in another.',
-    ...(quotas ? ['Quotas of servers are shared: the arms draw on the same calls.'] : []),
+      ? 'Each arm has its own idempotency keys: a write made in both arms runs twice.'
+      : 'Idempotency keys are shared: a write that ran in one arm does not run again in another.',
+      ...(quotas ? ['Quotas of servers are shared: all arms use up the same quota.'] : []),
     ...(assignBy === 'agent' || fallback === 'exclude'
       ? []
       : [
-          `Calls that do not name what they are assigned by go by their ${fallback}; the report counts them.`,
+          `Calls without the unit of assignment are assigned by their ${fallback}; the report counts these calls.`,
         ]),
   ]
 }
@@ -371,16 +371,16 @@ function nextOf(
   control: readonly UnitSample[],
   treatment: readonly UnitSample[],
 ): string {
-  if (verdict === undefined) return 'It has not run: start it.'
+  if (verdict === undefined) return 'The experiment has not run: start it.'
   const { metric, minimumUnits } = experiment
   const minimumEffect = minimumEffectOf(experiment)
   const { estimator } = metricOf(metric)
   if (verdict.result === 'better' || verdict.result === 'worse')
-    return 'It was found by a sequence that is right at all looks together: more units would hardly give another verdict.'
+    return 'The sequence behind the verdict is valid at all looks together: more units would hardly change the verdict.'
   if (verdict.result === 'invalid' && verdict.ends)
-    return `More units alone may not help: see to it that the arms get the shares that were planned, that no unit outweighs the others, and that each arm gets ${minimumUnits}.`
+    return `More units alone may not help: check that the arms get their planned shares, that no unit outweighs the others, and that each arm gets ${minimumUnits} units.`
   if (estimator.kind === 'quantile')
-    return 'Quantiles are judged at the end only: more units make their interval narrower.'
+    return 'Quantiles are judged only at the end: more units make their interval narrower.'
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
   const inWords = (size: number) => sizeInWords(metricOf(metric), size)
   if (c.units < 2 || t.units < 2) return `Each arm needs ${numbered(minimumUnits, 'unit')}.`
@@ -394,10 +394,10 @@ function nextOf(
     treatmentShare: shares.treatment / (shares.control + shares.treatment),
   }
   const found = detectableIn(metric, c, t, wanted)
-  const there = `With the ${c.units} and ${t.units} that there are, ${found === undefined ? 'none would be' : `one of ${inWords(found)} is`} found as surely.`
+  const there = `The present ${c.units} and ${t.units} units find ${found === undefined ? 'no difference' : `a difference of ${inWords(found)}`} with the same probability.`
   const needed = minimumEffect === 0 ? undefined : neededIn(metric, c, t, minimumEffect, wanted)
   if (needed === undefined) return `Each arm needs ${numbered(minimumUnits, 'unit')}.`
-  return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment}, looked at once, and about twice as many with looks all along. ${there}`
+  return `Finding a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment} at a single look, and about twice as many with continuous looks. ${there}`
 }
 
 /** Returns the units needed to find a difference of this size; undefined without a known variance. */

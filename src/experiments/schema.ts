@@ -10,7 +10,7 @@ const name = z
 const arms = z
   .record(name, z.string().min(1))
   .refine((given) => Object.keys(given).length >= 2 && Object.keys(given).length <= 8, {
-    error: 'expected 2 to 8 arms: a name for each, and its policy set',
+    error: 'expected 2 to 8 arms, each with a name and a policy set',
   })
 
 const match = z.strictObject({
@@ -22,11 +22,11 @@ const match = z.strictObject({
 const metric = z.enum(metricNames)
 
 const guardrail = z.strictObject({
-  metric: metric.describe('What must not get worse.'),
+  metric: metric.describe('The metric that must not get worse.'),
   margin: z
     .number()
     .min(0)
-    .describe('By how much it may, in the unit of the metric: shares in [0, 1], latencies in milliseconds.'),
+    .describe('Tolerated worsening, in the unit of the metric: shares in [0, 1], latencies in milliseconds.'),
 })
 
 const WEIGHTS = 1e-6
@@ -35,70 +35,70 @@ export const experiment = z
   .strictObject({
     name: name.describe('Unique; shows up in metrics, spans and the report.'),
     arms: arms.describe(
-      'The arms by name, each with the policy set that it goes by (`default` is the one without a name). The one called `control`, or else the first, is what the others are compared with.',
+      'The arms by name, each with its policy set (`default`: the unnamed set). All others are compared with the arm `control`, or else with the first.',
     ),
     match: match
       .default({})
-      .describe('Which tool calls take part: those that all of these match; without it, all.'),
+      .describe('The tool calls that take part: all patterns must match. Default: all tool calls.'),
     assignBy: z
       .enum(['intent', 'session', 'tenant', 'header', 'agent'])
       .default('intent')
       .describe(
-        'What is assigned as a whole, and stays in its arm: a task of an agent, a session, a tenant, or a value of `header`. `agent`: tasks, each in the arm that its agent names in `_meta["dev.breakwater/arm"]`; calls that name no arm or no task take no part.',
+        'The unit of assignment, which stays in its arm: a task of an agent, a session, a tenant, or a value of `header`. `agent`: tasks, each in the arm named by its agent in `_meta["dev.breakwater/arm"]`; calls without an arm or a task take no part.',
       ),
     header: z
       .string()
       .regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, 'expected the name of a header, in lower case')
       .optional()
-      .describe('The header whose values are assigned, with `assignBy: header`.'),
+      .describe('The header with the values to assign, for `assignBy: header`.'),
     fallback: z
       .enum(['session', 'tenant', 'exclude'])
       .default('session')
       .describe(
-        'What calls are assigned by that do not say what `assignBy` asks for: their session (`tenant` where they have none), their tenant, or nothing, so that they take no part.',
+        'Assigns calls without the unit of `assignBy`: by their session (or tenant, without a session), by their tenant, or not at all (`exclude`: the calls take no part).',
       ),
     share: z
       .number()
       .gt(0)
       .max(1)
       .default(1)
-      .describe('Share of what is assigned that takes part, in (0, 1].'),
+      .describe('Share of the matching units that take part, in (0, 1].'),
     split: z
       .record(name, z.number().gt(0).lt(1))
       .optional()
-      .describe('Share of each arm of what takes part, together 1. Default: equal shares.'),
+      .describe('Share of each arm among the units that take part; the sum is 1. Default: equal shares.'),
     salt: z
       .string()
       .max(64)
       .optional()
-      .describe('Another salt assigns anew. Default: the name of the experiment.'),
-    metric: metric.default('tasks_without_failure').describe('What decides.'),
+      .describe('Another salt assigns all units anew. Default: the name of the experiment.'),
+    metric: metric.default('tasks_without_failure').describe('The deciding metric.'),
     minimumEffect: z
       .number()
       .min(0)
       .optional()
       .describe(
-        'Smallest difference of the metric that matters, in its unit: shares in [0, 1], latencies in milliseconds. Default: 0.02 for shares; others have none.',
+        'Smallest relevant difference of the metric, in its unit: shares in [0, 1], latencies in milliseconds. Default: 0.02 for shares; required for other metrics.',
       ),
     guardrails: z
       .array(guardrail)
       .max(8)
       .default([])
-      .describe('What must not get worse meanwhile: an arm that does harm ends the experiment.'),
+      .describe('Metrics that must not get worse: an arm that does harm ends the experiment.'),
     minimumUnits: z
       .int()
       .min(10)
       .max(1_000_000)
       .default(200)
-      .describe('Units (tasks, as a rule) that each arm needs before the verdict may end the experiment.'),
+      .describe('Units (usually tasks) each arm needs before the verdict may end the experiment.'),
     maxDuration: duration({ min: 1_000, max: 30 * 86_400_000 })
       .default(86_400_000)
-      .describe('The experiment ends after so long, whatever it has found by then.'),
+      .describe('The experiment ends after this time, decided or not.'),
     active: z
       .boolean()
       .default(true)
       .describe(
-        'Whether it runs as soon as the config is in force; `false`: only when it is started by hand.',
+        'Whether the experiment starts once the config is in force; `false`: an operator must start it.',
       ),
   })
   .superRefine((given, context) => {
@@ -107,16 +107,16 @@ export const experiment = z
     const names = Object.keys(given.arms)
     const isOfTasks = given.assignBy === 'intent' || given.assignBy === 'agent'
     if (given.metric === 'task_success' && !isOfTasks)
-      refuse(['metric'], `task_success is of tasks, and "assignBy" is ${given.assignBy}`)
+      refuse(['metric'], `task_success needs tasks, but "assignBy" is ${given.assignBy}`)
     given.guardrails.forEach((guardrail, index) => {
       if (metricOf(guardrail.metric).estimator.kind === 'quantile')
         refuse(
           ['guardrails', index, 'metric'],
-          `${guardrail.metric} is known at the end only, and guards nothing; mean_ms does`,
+          `${guardrail.metric} is known only at the end and cannot be a guardrail: use mean_ms`,
         )
     })
     if (given.assignBy === 'header' && given.header === undefined)
-      refuse(['assignBy'], 'needs "header": the header whose values are assigned')
+      refuse(['assignBy'], 'needs "header": the header with the values to assign')
     if (given.assignBy !== 'header' && given.header !== undefined)
       refuse(['header'], `has no use: "assignBy" is ${given.assignBy}`)
     if (given.minimumEffect === undefined && metricOf(given.metric).unit !== 'points')
@@ -125,7 +125,7 @@ export const experiment = z
     for (const name of Object.keys(given.split))
       if (!names.includes(name)) refuse(['split', name], `there is no arm "${name}"`)
     for (const name of names)
-      if (!Object.hasOwn(given.split, name)) refuse(['split'], `says nothing of the arm "${name}"`)
+      if (!Object.hasOwn(given.split, name)) refuse(['split'], `the share of arm "${name}" is missing`)
     const sum = Object.values(given.split).reduce((total, part) => total + part, 0)
     if (Math.abs(sum - 1) > WEIGHTS)
       refuse(['split'], `expected shares that add up to 1, found ${Number(sum.toFixed(6))}`)
@@ -138,7 +138,7 @@ export const experiments = z
   .array(experiment)
   .max(16)
   .default([])
-  .describe('Comparisons of policy sets: some of the traffic goes by one, some by another.')
+  .describe('Comparisons of policy sets: each set gets a part of the traffic.')
 
 /** Returns the arm's name outside the experiment: in metrics, spans and state. */
 export const armName = (experiment: string, arm: string): string => `${experiment}/${arm}`

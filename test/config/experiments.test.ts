@@ -27,7 +27,7 @@ test('an arm without a policy set is refused, with those that there are', async 
 
 test('one arm is no comparison', async (t) => {
   assert.deepEqual(await refused(t, '  - name: a\n    arms: { control: default }'), [
-    '5:5  experiments[0].arms  expected 2 to 8 arms: a name for each, and its policy set',
+    '5:5  experiments[0].arms  expected 2 to 8 arms, each with a name and a policy set',
   ])
 })
 
@@ -37,7 +37,7 @@ test('shares have to add up, and to be those of arms that there are', async (t) 
     '6:5  experiments[0].split  expected shares that add up to 1, found 0.9',
   ])
   assert.deepEqual(await refused(t, `  - name: a\n${arms}    split: { control: 0.5, other: 0.5 }`), [
-    '6:5  experiments[0].split  says nothing of the arm "treatment"',
+    '6:5  experiments[0].split  the share of arm "treatment" is missing',
     '6:35  experiments[0].split.other  there is no arm "other"',
   ])
 })
@@ -119,7 +119,7 @@ test('limits of each kind are refused where one call for each arm and for the re
 test('a header is named exactly where values of one are assigned', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      assignBy: header }`), [
-    '5:17  experiments[0].assignBy  needs "header": the header whose values are assigned',
+    '5:17  experiments[0].assignBy  needs "header": the header with the values to assign',
   ])
   assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      header: x-user }`), [
     '5:15  experiments[0].header  has no use: "assignBy" is intent',
@@ -174,12 +174,12 @@ test('a metric of tasks needs tasks, and a guardrail needs a metric known during
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(
     await refused(t, `  - { name: a, ${arms}, assignBy: tenant,\n      metric: task_success }`),
-    ['5:15  experiments[0].metric  task_success is of tasks, and "assignBy" is tenant'],
+    ['5:15  experiments[0].metric  task_success needs tasks, but "assignBy" is tenant'],
   )
   assert.deepEqual(
     await refused(t, `  - { name: a, ${arms},\n      guardrails: [{ metric: p95, margin: 5 }] }`),
     [
-      '5:30  experiments[0].guardrails[0].metric  p95 is known at the end only, and guards nothing; mean_ms does',
+      '5:30  experiments[0].guardrails[0].metric  p95 is known only at the end and cannot be a guardrail: use mean_ms',
     ],
   )
 })

@@ -123,7 +123,7 @@ test('experiments that would take the same calls run one at a time', () => {
   put([named('one'), named('two', { active: false })])
   assert.deepEqual(experiments.start('two'), {
     ok: false,
-    why: 'experiment "one" runs at a server that this one is for: those that begin together in the config share it, others have to wait',
+    why: 'experiment "one" already runs at a server of this experiment: only experiments that a config starts together share servers',
   })
   experiments.stop('one')
   assert.deepEqual(experiments.start('two'), { ok: true })
@@ -250,7 +250,7 @@ test('a run begins with nothing of the one before it, and not before the calls o
   const before = forgotten.length
   assert.deepEqual(experiments.start('one'), {
     ok: false,
-    why: 'calls of an earlier run are under way (1): try again when they are over',
+    why: 'calls of an earlier run are still under way (1): try again when all have ended',
   })
   underWay.end()
   assert.deepEqual(experiments.start('one'), { ok: true })
@@ -307,7 +307,7 @@ test('a run stopped while units hang reports conclusions only if sure for any en
     assert.equal(samples.all().filter(({ isJudged }) => isJudged).length, 400)
     assert.match(
       verdict.sentence,
-      /^cautious wins, however the 4 open tasks end: at least [\d.]+ points more tasks go without a failed call \(.*404 tasks\), if those in cautious all fail and those in default all succeed; measured of the 400 tasks that are over: [\d.]+ points more tasks go without a failed call$/,
+      /^cautious wins, however the 4 open tasks end: at least [\d.]+ points more tasks go without a failed call \(.*404 tasks\), if all in cautious fail and all in default succeed; measured over the 400 finished tasks: [\d.]+ points more tasks go without a failed call$/,
     )
   }
 })
@@ -324,7 +324,7 @@ test('a call that takes more than five minutes makes its arm no worse before any
     assert.deepEqual([result, harm], ['inconclusive', false])
     assert.equal(
       sentence,
-      `not decided yet: that depends on how ${late.length} tasks end, of which a call has been under way for more than 5 minutes`,
+      `not decided yet: the verdict depends on ${late.length} unfinished tasks, each with a call under way for more than 5 minutes`,
     )
     for (const { end } of late) end(failed ? rejected : answered)
     await clock.advance(3_000)
@@ -409,7 +409,7 @@ test('experiments at one server begin together and share the server, with consta
   assert.deepEqual(shares(), both.slice(2))
   assert.match(
     (experiments.start('of_t') as { why: string }).why,
-    /"of_u" runs at a server that this one is for/,
+    /"of_u" already runs at a server of this experiment/,
   )
   experiments.stop('of_u')
   assert.deepEqual(experiments.start('of_t'), { ok: true })
@@ -433,8 +433,8 @@ test('an experiment ends when a new server adds an experiment that already share
   )
   putServers(wide, ['a', 'z', 'm', 'amz'])
   assert.deepEqual(told.slice(3), [
-    'of_1 ended: a new server brings it together with "of_0"',
-    'of_2 ended: a new server brings it together with "of_0"',
+    'of_1 ended: a new server also matches "of_0"',
+    'of_2 ended: a new server also matches "of_0"',
   ])
 })
 

@@ -57,8 +57,8 @@ test('a report says its verdict, every metric, and all else that is known, in on
     'Cost',
     'Faults',
     'Assignment',
-    'What arms share',
-    'What would change the verdict',
+    'Shared by the arms',
+    'Next steps',
   ])
 })
 

@@ -37,13 +37,13 @@ test('a report without a run says so, and tells the planned comparison and the f
   const text = markdownOf(overTheWire(unstarted({ experiment: { arms }, settings })))
   assert.match(text, /^# Experiment canary\n\nIt has not run\.\n\n## Hypothesis/)
   assert.deepEqual(section(text, 'Settings that differ').at(-1), '| retry.maxRetries | 3 | 5 |')
-  assert.deepEqual(section(text, 'What would change the verdict'), ['It has not run: start it.'])
+  assert.deepEqual(section(text, 'Next steps'), ['The experiment has not run: start it.'])
   assert.doesNotMatch(text, /## (Metrics|Effect over time|Assignment)/)
 })
 
 test('whether a write runs in both arms depends on who chooses the arm', () => {
   const shared = (more: object) =>
-    section(markdownOf(unstarted({ experiment: { arms, ...more } })), 'What arms share').join('\n')
+    section(markdownOf(unstarted({ experiment: { arms, ...more } })), 'Shared by the arms').join('\n')
   assert.match(shared({}), /a write that has run in one arm does not run again in another/)
   assert.match(shared({ assignBy: 'agent' }), /a write that is made in both arms runs twice/)
 })
@@ -86,7 +86,7 @@ test('an ended experiment with two treatments has a verdict, a sequence and a ta
   assert.equal(cost.length, 2)
   assert.match(
     cost[0]!,
-    /^With retries a call takes 1\.00 tries at servers where it takes 1\.00 with default \(0\.00\), and .* on average \(95 % interval .* ms\)\.$/,
+    /^With retries, a call takes 1\.00 attempts at servers \(1\.00 with default, difference 0\.00\), and .* on average \(95 % interval .* ms\)\.$/,
   )
 })
 
@@ -180,9 +180,9 @@ test('an experiment that is not decided says how many units would find what matt
     failing: { control: 0.05, steady: 0.05 },
     tasks: 600,
   })
-  const [next] = section(markdownOf(report), 'What would change the verdict')
+  const [next] = section(markdownOf(report), 'Next steps')
   const found =
-    /^To find a difference of 5 points with probability 0\.8 takes about (\d+) units in default and (\d+) in retries, looked at once, and about twice as many with looks all along\. With the 300 and 300 that there are, one of ([\d.]+) points is found as surely\.$/.exec(
+    /^Finding a difference of 5 points with probability 0\.8 takes about (\d+) units in default and (\d+) in retries at a single look, and about twice as many with continuous looks\. The present 300 and 300 units find a difference of ([\d.]+) points with the same probability\.$/.exec(
       next!,
     )
   assert.ok(found, next)

@@ -154,10 +154,10 @@ export class GuardedExperiments {
       const known =
         atMs === undefined
           ? ''
-          : `; what is known of it ends ${roundedDuration(atMs)} after its beginning, or a little later`
+          : `; its record ends ${roundedDuration(atMs)} after its start, or slightly later`
       const where =
         run.state === 'pending_approval'
-          ? 'it waited to be approved'
+          ? 'it waited for approval'
           : `it was in its ${placeOf(run)}${known}`
       const failed: RunRecord = {
         ...run,
@@ -180,17 +180,18 @@ export class GuardedExperiments {
     const shape = shapeOf(spec)
     const own: string[] = []
     if ('problem' in this.#parts.journal)
-      own.push(`the run could not be written down: ${this.#parts.journal.problem}`)
+      own.push(`the run could not be written to the journal: ${this.#parts.journal.problem}`)
     const running = this.#current?.lifecycle.record.name
-    if (running !== undefined) own.push(`experiment "${running}" runs: there is one at a time`)
+    if (running !== undefined) own.push(`experiment "${running}" is running: only one runs at a time`)
     if (this.#beginning !== undefined)
-      own.push('another experiment is about to begin: there is one at a time')
-    if (this.#pending.has(spec.name)) own.push(`experiment "${spec.name}" waits to be approved already`)
-    if (this.#pending.size >= MAX_PENDING) own.push(`${MAX_PENDING} experiments wait to be approved already`)
+      own.push('another experiment is about to begin: only one runs at a time')
+    if (this.#pending.has(spec.name)) own.push(`experiment "${spec.name}" already waits for approval`)
+    if (this.#pending.size >= MAX_PENDING)
+    own.push(`${MAX_PENDING} experiments already wait for approval, the maximum`)
     if (firstStage >= spec.stages.length)
       own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
     else if (firstStage > 0 && approvedBy === undefined)
-      own.push(`stages may only be skipped with the name of who approves it (--approved-by)`)
+      own.push(`skipping stages needs an approver: give --approved-by NAME`)
     if (approvedBy !== undefined) own.push(...this.#disapproved(request.by, approvedBy))
     return {
       ...survey,
@@ -210,7 +211,7 @@ export class GuardedExperiments {
   #disapproved(by: string, approvedBy: string): string[] {
     const approvers = this.#parts.approvers()
     const isSame = (name: string) => asRead(name) === asRead(approvedBy)
-    if (isSame(by)) return [`${approvedBy} asks for it, and so cannot approve it`]
+    if (isSame(by)) return [`${approvedBy} requests the run, and so cannot approve it`]
     if (approvers === undefined || approvers.some(isSame)) return []
     return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
   }
@@ -242,7 +243,7 @@ export class GuardedExperiments {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
     if (pending === undefined || spec === undefined)
-      return { ok: false, refusals: [`experiment "${name}" does not wait to be approved`] }
+      return { ok: false, refusals: [`experiment "${name}" does not wait for approval`] }
     this.#pending.delete(name)
     const { firstStage, actor } = pending
     const plan = this.plan(spec, { by: actor, approvedBy: by, firstStage })
@@ -328,7 +329,7 @@ export class GuardedExperiments {
     // Later, because the config is only just coming into force, and the rollback applies the config again.
     this.#parts.clock.after(0, () =>
       lifecycle.fail(
-        'the config has changed what it rests upon: its servers, policies, or the flag of the faults',
+        'a config change affects the run: its servers, its policies or the flag that allows faults',
       ),
     )
   }
@@ -359,7 +360,7 @@ export class GuardedExperiments {
         ...run,
         state: 'failed',
         phase: 'over',
-        reason: 'the gateway was stopped while it waited to be approved',
+        reason: 'the gateway was stopped while it waited for approval',
         endedAt: this.#parts.clock.wall(),
       })
     this.#pending.clear()
@@ -500,7 +501,7 @@ export class GuardedExperiments {
       await journal.write(run)
       return undefined
     } catch (error) {
-      const problem = `the run could not be written down: ${(error as Error).message}`
+      const problem = `the run could not be written to the journal: ${(error as Error).message}`
       this.#parts.emit({ type: 'journal failed', name: run.name, state: run.state, reason: problem })
       return problem
     }
@@ -528,7 +529,7 @@ function approvalReason({ approval, stages }: Spec): string | undefined {
   const wide = stages.findIndex(({ share }, index) => share > (index === 0 ? MOST_FIRST : MOST_LATER))
   if (wide < 0) return undefined
   const [share, most] = [stages[wide]!.share, wide === 0 ? MOST_FIRST : MOST_LATER]
-  return `it waits until somebody approves it: stage ${wide + 1} has ${Math.round(share * 100)}% of the calls, and without approval at most ${most * 100}%`
+  return `it waits until somebody approves it: stage ${wide + 1} has ${Math.round(share * 100)}% of the calls; without approval, at most ${most * 100}% are allowed`
 }
 
 /** Repetitions of a passing shape show nothing new. */
@@ -540,7 +541,7 @@ function proposalFor({ spec }: RunRecord, count: number): string {
       : 'aim at more servers'
   const types = [...new Set(spec.faults.map(({ type }) => type))]
   const other = types.length === 0 ? 'add faults' : `inject another fault than ${types.join(', ')}`
-  return `${count} runs of the same shape were completed: one more shows nothing new. Either ${wider}, or ${other}.`
+  return `${count} runs of the same shape were completed: another run shows nothing new. Either ${wider}, or ${other}.`
 }
 
 /** Returns a name as people read it: without invisible characters, wide letters and case. Lookalike letters differ. */

@@ -180,7 +180,7 @@ export class Lifecycle {
 
   /** Rolls back first: any other step may meet the bug again. */
   #failOf(defect: Error): void {
-    const reason = `it met a defect: ${defect.message}`
+    const reason = `internal error (a bug in Breakwater): ${defect.message}`
     const { clock, world } = this.#parts
     const begun = clock.now()
     const left = world.rollback()
@@ -294,7 +294,7 @@ export class Lifecycle {
       if (subjects[rule.metric].unit === 'ms' && rule.above >= world.longestMs())
         return this.#giveUp(
           'inconclusive',
-          `a rule that the baseline teaches could never trigger, as calls end at their deadline of ${formatDuration(world.longestMs())}: ${ruleInWords(rule)}`,
+          `a rule learned from the baseline could never trigger, because calls end at their deadline of ${formatDuration(world.longestMs())}: ${ruleInWords(rule)}`,
         )
       rules.push(rule)
     }
@@ -347,7 +347,7 @@ export class Lifecycle {
     const { spec, stage } = this.#record
     const { over, missing, minimum } = spec.gate
     if (!this.#isInForce && now - this.#phaseAt >= WRITE_MS)
-      return this.fail(`the run could not be written down within ${formatDuration(WRITE_MS)}`)
+      return this.fail(`the run could not be written to the journal within ${formatDuration(WRITE_MS)}`)
     // While a later stage waits for the disk, the previous stage stays in force.
     if (!this.#isInForce && this.#record.stages.length === 0) return
     this.#noteFaults()
@@ -356,7 +356,7 @@ export class Lifecycle {
     if (engineErrors > 0)
       return this.#leave({
         state: 'invalid',
-        reason: `the engine of the faults failed ${numbered(engineErrors, 'time')}`,
+        reason: `the fault engine failed ${numbered(engineErrors, 'time')}`,
       })
     const arms = { control: meter.over('control', over), treatment: meter.over('treatment', over) }
     const breach = this.#gate?.look(now, arms)
@@ -421,8 +421,8 @@ export class Lifecycle {
     this.#closeStage()
     this.#phaseAt = this.#parts.clock.now()
     this.#parts.meter.cut()
-    this.#change({ phase: 'recovery', reason: outcome?.reason ?? 'all stages were gone through' })
-    this.#decide('recovery', outcome?.reason ?? 'the gate held: looking whether the steady state comes back')
+    this.#change({ phase: 'recovery', reason: outcome?.reason ?? 'all stages were played' })
+    this.#decide('recovery', outcome?.reason ?? 'the gate held: waiting for the steady state to come back')
     void this.#step()
   }
 

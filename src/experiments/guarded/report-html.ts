@@ -83,7 +83,7 @@ ${blocks.map((block) => blockMarkup(block, title))}
 function charts(run: RunRecord): Markup | undefined {
   if (!hasCharts(run)) return undefined
   return markup`<section><h2>Calls over time</h2>
-<noscript><p class="note">The charts need JavaScript; the tables say what stages came to.</p></noscript>
+<noscript><p class="note">The charts need JavaScript; the tables show the results of the stages.</p></noscript>
 <div class="chart" id="p95-chart" role="img" aria-label="Line chart of the 95th percentile of the latency of each arm over time"></div>
 <div class="chart" id="errors-chart" role="img" aria-label="Line chart of the share of failed calls of each arm over time"></div>
 </section>`

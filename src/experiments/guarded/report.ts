@@ -31,17 +31,17 @@ export const sentenceOf = ({ state, reason }: RunRecord): string =>
 export function runSections(run: RunRecord): readonly RunSection[] {
   const { stages, decisions, proposal } = run
   return [
-    { title: 'Who and why', blocks: [who(run)] },
+    { title: 'Owner and reason', blocks: [who(run)] },
     { title: 'Hypothesis', blocks: hypothesisBlocks(run) },
     { title: 'Targets', blocks: [targetTable(run)] },
-    { title: 'What was injected', blocks: faultBlocks(run) },
+    { title: 'Injected faults', blocks: faultBlocks(run) },
     { title: 'Gate', blocks: gateBlocks(run) },
     ...(stages.length === 0 ? [] : [{ title: 'Stages', blocks: [stageTable(run)] }]),
     { title: 'Detection and recovery', blocks: recoveryBlocks(run) },
     { title: 'Rollback', blocks: rollbackBlocks(run) },
     { title: 'Estimate and result', blocks: [estimateBlock(run)] },
     {
-      title: 'What happened when',
+      title: 'Timeline',
       blocks: [
         {
           table: {
@@ -52,7 +52,7 @@ export function runSections(run: RunRecord): readonly RunSection[] {
         },
       ],
     },
-    ...(proposal === undefined ? [] : [{ title: 'What next', blocks: [proposal] }]),
+    ...(proposal === undefined ? [] : [{ title: 'Next step', blocks: [proposal] }]),
     { title: 'Evidence', blocks: [evidence(run)] },
   ]
 }
@@ -63,11 +63,11 @@ function who(run: RunRecord): Block {
     list: [
       `owner: ${spec.owner}`,
       `reason: ${spec.reason}`,
-      `asked for by ${actor} at ${time(requestedAt)}`,
-      approver === undefined ? 'approved by nobody: it needs no approval' : `approved by ${approver}`,
+      `requested by ${actor} at ${time(requestedAt)}`,
+      approver === undefined ? 'not approved by anybody: it needs no approval' : `approved by ${approver}`,
       `ran from ${time(beganAt)} to ${time(endedAt)}`,
       ...(firstStage > 0
-        ? [`stages before stage ${firstStage + 1} were skipped, by leave of ${approver}`]
+        ? [`stages before stage ${firstStage + 1} were skipped, with approval by ${approver}`]
         : []),
     ],
   }
@@ -119,7 +119,7 @@ function faultBlocks({ spec, faults, engineErrors, rollback }: RunRecord): Block
     },
     arms,
     ...(rollback !== undefined && rollback.atMs === undefined
-      ? ['These are the counts that were written down last, a few seconds before the gateway ended.']
+      ? ['These counts were last written a few seconds before the gateway ended.']
       : []),
     ...(engineErrors === 0 ? [] : [`The engine failed ${numbered(engineErrors, 'time')}.`]),
   ]
@@ -133,9 +133,9 @@ function gateBlocks(run: RunRecord): Block[] {
 
 function gateInWords({ breach, stage, stages, firstStage, spec }: RunRecord): string {
   if (breach !== undefined) return `It was breached: ${breachInWords(breach)}.`
-  if (stage < 0) return 'It was not looked at: no stage has begun.'
+  if (stage < 0) return 'The gate was never checked: no stage began.'
   const isThrough = firstStage + stages.length === spec.stages.length
-  return isThrough ? 'It held.' : 'It was not breached for as long as the stages went on.'
+  return isThrough ? 'It held.' : 'It was not breached while stages were played.'
 }
 
 function stageTable({ stages, baseline }: RunRecord): Block {
@@ -219,18 +219,18 @@ function rollbackBlocks({ rollback }: RunRecord): Block[] {
     armed.length + arms.length === 0
       ? `Nothing of the run is armed, and no call is in its arms: ${lookedAt(atMs, tookMs)}. Chaos was ${chaos}.`
       : `Left behind: ${[...armed, ...arms].join(', ')}.`,
-    ...(troubled.length === 0 ? [] : [{ list: troubled.map((layer) => `in trouble then: ${layer}`) }]),
+    ...(troubled.length === 0 ? [] : [{ list: troubled.map((layer) => `in trouble by then: ${layer}`) }]),
   ]
 }
 
 function lookedAt(atMs: number | undefined, tookMs: number | undefined): string {
   if (atMs === undefined || tookMs === undefined)
-    return 'looked at when the next gateway started, as the one that ran it had ended, and its faults with it'
-  return `looked at ${roundedDuration(atMs)} after the beginning, after a rollback of ${roundedDuration(tookMs)}`
+    return 'checked at the next start of the gateway, because the gateway and its faults ended before'
+  return `checked ${roundedDuration(atMs)} after the start, after a rollback of ${roundedDuration(tookMs)}`
 }
 
 function estimateBlock({ estimates }: RunRecord): Block {
-  if (estimates.length === 0) return 'Its author expected nothing in particular.'
+  if (estimates.length === 0) return 'The author gave no estimates.'
   const right = estimates.filter(({ isRight }) => isRight).length
   return {
     table: {

@@ -59,19 +59,19 @@ const written = (unit: 'ms' | 'share' | 'count') =>
 const claims = claimsAbout(measurable)
 
 const hypothesis = z.strictObject({
-  title: line(500).optional().describe('What is believed, in a sentence.'),
+  title: line(500).optional().describe('The belief under test, in a sentence.'),
   steadyState: claims.describe(
-    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`, `probe_failures = 0`.',
+    'Claims that must hold before any injection (otherwise nothing is injected) and again afterwards: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`, `probe_failures = 0`.',
   ),
   during: claims
     .optional()
     .describe(
-      'Claims that hold for the treatment while faults are injected. Default: those of `steadyState` that are about calls.',
+      'Claims that must hold for the treatment during faults. Default: the claims of `steadyState` about calls.',
     ),
 })
 
 const targets = z.strictObject({
-  server: glob.describe('Glob over server names. A server that is `protected` is never one.'),
+  server: glob.describe('Glob over server names. Servers that are `protected` are never targets.'),
   tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
   tenant: glob.optional().describe('Glob over tenants.'),
   environment: z
@@ -84,10 +84,8 @@ const targets = z.strictObject({
 const setName = z.string().min(1).max(64)
 
 const armSets = z.strictObject({
-  control: setName.default('default').describe('The policy set of the calls that nothing happens to.'),
-  treatment: setName
-    .default('default')
-    .describe('The policy set of the calls that faults are injected into.'),
+  control: setName.default('default').describe('The policy set of calls without faults.'),
+  treatment: setName.default('default').describe('The policy set of calls that get faults.'),
 })
 
 /** The treatment never gets all calls: without a control, the effect of the faults is unknown. */
@@ -98,8 +96,8 @@ const share = written('share').refine((value) => value > 0 && value <= MOST_SHAR
 })
 
 const stage = z.strictObject({
-  share: share.describe('Share of the matching calls that are the treatment: 10% or 0.1, up to 90%.'),
-  duration: duration({ min: 1_000, max: 3_600_000 }).describe('How long, 1s to 1h.'),
+  share: share.describe('Share of the matching calls in the treatment: 10% or 0.1, up to 90%.'),
+  duration: duration({ min: 1_000, max: 3_600_000 }).describe('Length of the stage, 1s to 1h.'),
 })
 
 /** By unit: no rule with `above` from this number on can be broken. Calls have far fewer than 100 attempts. */
@@ -124,20 +122,20 @@ const withAbove =
     const { from = Infinity, told = '' } = limits[unit] ?? {}
     if (value !== undefined && value < from) return { ...given, above: value }
     const message =
-      value === undefined ? `expected ${examples[unit]}` : `expected ${told}: more is never reached`
+      value === undefined ? `expected ${examples[unit]}` : `expected ${told}: higher values are never reached`
     context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
     return z.NEVER
   }
 
 const rule = z
   .strictObject({
-    metric: metric.describe('What is measured.'),
-    above: above.describe('The number that must not be exceeded: 500ms, 5% or 2, by the metric.'),
+    metric: metric.describe('The measured metric.'),
+    above: above.describe('The limit: 500ms, 5% or 2, depending on the metric.'),
     of: z
       .enum(['treatment', 'control', 'difference'])
       .default('treatment')
-      .describe('Of which arm; `difference` is treatment minus control.'),
-    for: forMs.describe('How long without a break, up to 10m.'),
+      .describe('The measured arm; `difference`: treatment minus control.'),
+    for: forMs.describe('How long the limit must be exceeded without a break, up to 10m.'),
   })
   .transform(withAbove(unreachable))
 
@@ -146,20 +144,15 @@ const gate = z.strictObject({
     .array(rule)
     .min(1, 'expected at least one rule')
     .max(16)
-    .describe('The run ends, and is rolled back, as soon as one of these is broken.'),
+    .describe('Rules: the run ends and is rolled back once a rule is broken.'),
   over: duration({ min: 1_000, max: 60_000 })
     .default(5_000)
     .describe('The sliding window in which metrics are measured, 1s to 60s.'),
-  minimum: z
-    .int()
-    .min(1)
-    .max(100_000)
-    .default(10)
-    .describe('Calls of an arm that a window needs to be judged.'),
+  minimum: z.int().min(1).max(100_000).default(10).describe('Calls of an arm needed to judge a window.'),
   missing: duration({ min: 1_000, max: 300_000 })
     .default(30_000)
     .describe(
-      'The run ends when no call has ended for so long, or a rule was not measurable: what nobody sees proves nothing.',
+      'The run ends when no call has ended, or a rule was not measurable, for this time: a blind run proves nothing.',
     ),
 })
 
@@ -190,13 +183,13 @@ const baseline = z
   .strictObject({
     duration: duration({ min: 1_000, max: 3_600_000 })
       .default(30_000)
-      .describe('How long calls are watched before anything is injected, 1s to 1h.'),
-    minimum: z.int().min(1).max(1_000_000).default(20).describe('Calls that it needs.'),
+      .describe('How long calls are measured before any injection, 1s to 1h.'),
+    minimum: z.int().min(1).max(1_000_000).default(20).describe('Calls the baseline needs.'),
     learn: z
       .array(learning)
       .max(8)
       .default([])
-      .describe('Thresholds that the baseline teaches: they are rules of the gate for the treatment.'),
+      .describe('Thresholds learned from the baseline, as rules of the gate for the treatment.'),
   })
   .prefault({})
 
@@ -205,17 +198,17 @@ const estimate = z
     outcome: z.enum(endStates).optional().describe('How the run will end.'),
     detect: duration({ max: 3_600_000 })
       .optional()
-      .describe('From the first effect to the first sign that the gateway noticed.'),
+      .describe('Time from the first effect to the first sign noticed by the gateway.'),
     recover: duration({ max: 3_600_000 })
       .optional()
       .describe(
-        'From the first call that a fault did something to, to the steady state after the faults: the stages are in it.',
+        'Time from the first call affected by a fault to the steady state after the faults, stages included.',
       ),
-    errorRatio: written('share').optional().describe('Of the treatment, over its last stage.'),
-    p95: written('ms').optional().describe('Of the treatment, over its last stage.'),
+    errorRatio: written('share').optional().describe('Error ratio of the treatment in the last stage.'),
+    p95: written('ms').optional().describe('p95 of the treatment in the last stage.'),
   })
   .prefault({})
-  .describe('What its author expects, written before the run: compared with what came of it.')
+  .describe('Estimates of the author, written before the run; the report compares each with the result.')
 
 /** Longest wait for the steady state after the faults, in milliseconds. */
 const LONGEST_RECOVERY_MS: Millis = 300_000
@@ -243,7 +236,7 @@ const usualStages = [0.1, 0.25, 0.5].map((share) => ({ share, duration: 60_000 }
 export function specSchema({ fault, workload }: SpecParts) {
   const load = z.strictObject({
     workload: workload.describe(
-      'Tasks that the gateway plays itself, as in a workload of `breakwater compare`.',
+      'Tasks played by the gateway itself, as in a workload of `breakwater compare`.',
     ),
     concurrency: z.int().min(1).max(256).default(8).describe('Tasks under way at a time.'),
     seed: z
@@ -251,46 +244,46 @@ export function specSchema({ fault, workload }: SpecParts) {
       .min(0)
       .max(2 ** 32 - 1)
       .default(1)
-      .describe('Decides all that is drawn for tasks.'),
+      .describe('Seed of all random draws for tasks.'),
   })
   return z
     .strictObject({
       name: name.describe('Unique among all experiments of a gateway.'),
       title: line(200).optional(),
-      owner: line(200).describe('Who answers for it.'),
-      reason: text(1_000).describe('Why it is run.'),
+      owner: line(200).describe('The person or team responsible.'),
+      reason: text(1_000).describe('Why the experiment is run.'),
       hypothesis,
       targets,
       assignBy: z
         .enum(['intent', 'session', 'tenant'])
         .default('intent')
-        .describe('What is in one arm as a whole: a task of an agent, a session, or a tenant.'),
+        .describe('The unit of assignment to an arm: a task of an agent, a session, or a tenant.'),
       arms: armSets.prefault({}),
       faults: z
         .array(fault)
         .max(32)
         .default([])
         .describe(
-          'As in a plan, without server, arm and ttl: they are aimed at the treatment of the targets.',
+          'Faults as in a plan, but without server, arm and ttl: they hit the treatment at the targets.',
         ),
       stages: z.array(stage).min(1).max(10).default(usualStages),
-      gate: gate.describe('What ends the run whatever else happens.'),
+      gate: gate.describe('Limits that end the run, whatever else happens.'),
       baseline,
       recovery: z
         .strictObject({
           within: duration({ min: 1_000, max: LONGEST_RECOVERY_MS })
             .default(LONGEST_RECOVERY_MS)
-            .describe('How long the steady state may take to come back, up to 5m.'),
+            .describe('Longest wait for the steady state to come back, up to 5m.'),
           over: duration({ min: 1_000, max: 60_000 })
             .default(3_000)
-            .describe('How long it has to hold to count as back, 1s to 60s.'),
+            .describe('How long the steady state must hold to count as back, 1s to 60s.'),
         })
         .prefault({}),
       approval: z
         .enum(['none', 'required'])
         .default('none')
         .describe(
-          '`required`: it waits until somebody else approves it by name. So does a first stage above 25%, or another one above 50%.',
+          '`required`: the run waits until somebody else approves it by name. Always required for a first stage above 25%, or a later stage above 50%.',
         ),
       estimate,
       load: load.optional(),
@@ -303,7 +296,7 @@ export function specSchema({ fault, workload }: SpecParts) {
         if (before !== undefined && part < before)
           refuse(
             ['stages', index, 'share'],
-            `stages must not shrink: stage ${index} has ${before * 100}%, and this one ${part * 100}%`,
+            `stages must not shrink: stage ${index} has ${before * 100}%, and the next stage ${part * 100}%`,
           )
       })
       const stagesMs = given.stages.reduce((sum, { duration: ms }) => sum + ms, 0)
@@ -313,23 +306,20 @@ export function specSchema({ fault, workload }: SpecParts) {
       ] as const)
         rules.forEach((one, index) => {
           if (one.for >= stagesMs)
-            refuse([...path, index, 'for'], 'expected less than all stages take together')
+            refuse([...path, index, 'for'], 'expected less than the length of all stages together')
           if ('above' in one && subjects[one.metric].unit === 'ms' && one.above >= stagesMs)
             refuse(
               [...path, index, 'above'],
-              'expected less than all stages take together: more is never reached',
+              'expected less than the length of all stages together: higher values are never reached',
             )
         })
       if (given.gate.rollbackOn.every(({ of }) => of === 'control') && given.baseline.learn.length === 0)
-        refuse(
-          ['gate', 'rollbackOn'],
-          'expected a rule about the treatment, or its difference from the control',
-        )
+        refuse(['gate', 'rollbackOn'], 'expected a rule about the treatment or the difference')
       if (given.recovery.within <= given.recovery.over)
-        refuse(['recovery', 'within'], 'expected more than "over": so long the steady state has to hold')
+        refuse(['recovery', 'within'], 'expected more than "over", the time the steady state must hold')
       const { control, treatment } = given.arms
       if (given.faults.length === 0 && control === treatment)
-        refuse(['faults'], 'expected faults, or arms of two policy sets: this would change nothing')
+        refuse(['faults'], 'expected faults, or two policy sets: otherwise the arms do not differ')
       const taken = new Set<string>()
       given.faults.forEach((one, index) => {
         if (taken.has(one.name)) refuse(['faults', index, 'name'], `there is a fault "${one.name}" already`)
@@ -338,7 +328,7 @@ export function specSchema({ fault, workload }: SpecParts) {
           if (one.match !== undefined && key in one.match && (one.match as never)[key] !== undefined)
             refuse(
               ['faults', index, 'match', key],
-              'the run aims its faults: "targets" says at which servers',
+              'not allowed here: the run sets server and arm itself, from "targets"',
             )
       })
     })

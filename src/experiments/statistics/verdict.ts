@@ -121,7 +121,7 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const small = isWithin ? `, less than the ${mattering} that would matter` : ''
 
   if (sampleRatioP < SAMPLE_RATIO_ALPHA) {
-    const sentence = `invalid: assigned were ${countsOf(assigned)}, which are not the shares that were planned (${pInWords(sampleRatioP)})`
+    const sentence = `invalid: units were not assigned in the planned shares: ${countsOf(assigned)} (${pInWords(sampleRatioP)})`
     return { result: 'invalid', ends: true, harm, sentence }
   }
   if (unsound !== undefined) {

@@ -40,7 +40,7 @@ const places: readonly Place[] = [
     name: 'pending_approval',
     spec: lasting({ approval: 'required' }),
     reached: ({ state }) => state === 'pending_approval',
-    says: /^the gateway ended while it waited to be approved$/,
+    says: /^the gateway ended while it waited for approval$/,
   },
   {
     name: 'its baseline',

@@ -126,7 +126,7 @@ test('one that runs keeps others and comparisons away, and ends when the config 
   assert.equal((await ask(gateway, spec)).status, 202)
   await comesTo(gateway, 'stage')
   const second = await ask(gateway, { ...spec, name: 'other' })
-  assert.match(JSON.stringify(second.body.findings), /experiment \\"drill\\" runs: there is one at a time/)
+  assert.match(JSON.stringify(second.body.findings), /experiment \\"drill\\" is running: only one runs/)
   await gateway.reconfigure({
     ...parts,
     policies: { sets: { plain: { retry: false, breaker: false, bulkhead: { concurrent: 9 } } } },
@@ -134,7 +134,7 @@ test('one that runs keeps others and comparisons away, and ends when the config 
   await comesTo(gateway, 'over')
   const run = await shown(gateway)
   assert.equal(run.state, 'failed')
-  assert.match(run.reason, /^the config has changed what it rests upon/)
+  assert.match(run.reason, /^a config change affects the run/)
   assert.deepEqual([run.rollback?.armed, run.rollback?.arms], [[], []])
   await agents.stop()
 })
@@ -146,14 +146,14 @@ test('without a state folder, or with one that cannot be written, nothing is run
   await none.waitFor('up', 'flaky')
   assert.match(
     await refusals(none, specOf()),
-    /the run could not be written down: gateway\.stateDir is not set/,
+    /the run could not be written to the journal: gateway\.stateDir is not set/,
   )
   // A file lies where the folder of the runs would be.
   await mkdir(join(folder, 'state'))
   await writeFile(join(folder, 'state', 'experiments'), '')
   const blocked = await Gateway.start(partsWith(folder, server.url), { folder })
   await blocked.waitFor('up', 'flaky')
-  assert.match(await refusals(blocked, specOf()), /the run could not be written down: EEXIST/)
+  assert.match(await refusals(blocked, specOf()), /the run could not be written to the journal: EEXIST/)
 })
 
 test('in production, and with chaos off, nothing is run', async () => {

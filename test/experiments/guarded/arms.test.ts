@@ -127,7 +127,7 @@ test('a comparison that would take its calls does not begin, from the config or 
   assert.equal(comparisons.get('canary')?.run, undefined)
   assert.deepEqual(comparisons.start('canary'), {
     ok: false,
-    why: 'experiment "drill" runs at a server that this one is for: those that begin together in the config share it, others have to wait',
+    why: 'experiment "drill" already runs at a server of this experiment: only experiments that a config starts together share servers',
   })
 })
 

@@ -113,7 +113,7 @@ test('a run that the gateway refuses, or that cannot be written down, does not b
   rules.full = 'ENOSPC'
   assert.deepEqual(await guarded.run(specOf(), asked), {
     ok: false,
-    refusals: ['the run could not be written down: ENOSPC'],
+    refusals: ['the run could not be written to the journal: ENOSPC'],
   })
   assert.deepEqual([written, guarded.list()], [[], []])
 })
@@ -125,7 +125,7 @@ test('a disk that takes no more ends a run that goes on', async () => {
   rules.full = 'ENOSPC'
   await toEnd()
   const run = guarded.get('drill')!
-  assert.deepEqual([run.state, run.reason], ['failed', 'the run could not be written down: ENOSPC'])
+  assert.deepEqual([run.state, run.reason], ['failed', 'the run could not be written to the journal: ENOSPC'])
   assert.deepEqual(run.rollback?.armed, [])
 })
 
@@ -159,7 +159,7 @@ test('there is one run at a time', async () => {
     [true, false],
   )
   const third = await guarded.run({ ...specOf(), name: 'third' }, asked)
-  assert.deepEqual(third, { ok: false, refusals: ['experiment "drill" runs: there is one at a time'] })
+  assert.deepEqual(third, { ok: false, refusals: ['experiment "drill" is running: only one runs at a time'] })
 })
 
 test('a run that needs approval waits, and is checked again on approval', async () => {
@@ -183,11 +183,11 @@ test('nobody approves their own run, and where approvers are named nobody else d
   const { guarded, rules } = stage()
   const spec = specOf({ approval: 'required' })
   const own = await guarded.run(spec, { ...asked, approvedBy: 'Tester' })
-  assert.deepEqual(own, { ok: false, refusals: ['Tester asks for it, and so cannot approve it'] })
+  assert.deepEqual(own, { ok: false, refusals: ['Tester requests the run, and so cannot approve it'] })
   await guarded.run(spec, asked)
   assert.deepEqual(await guarded.approve('drill', 'tester'), {
     ok: false,
-    refusals: ['tester asks for it, and so cannot approve it'],
+    refusals: ['tester requests the run, and so cannot approve it'],
   })
   const alike = await guarded.approve('drill', ' ＴESTER\u200b')
   assert.equal(alike.ok, false, 'a lookalike name')
@@ -204,9 +204,9 @@ test('nobody approves their own run, and where approvers are named nobody else d
 test('a first stage above a quarter of the calls, or a later one above a half, waits for approval', async () => {
   for (const [shares, says] of [
     [[0.25, 0.5], undefined],
-    [[0.26], /approves it: stage 1 has 26% of the calls, and without approval at most 25%$/],
+    [[0.26], /approves it: stage 1 has 26% of the calls; without approval, at most 25% are allowed$/],
     [[0.9], /stage 1 has 90%/],
-    [[0.1, 0.6], /stage 2 has 60% of the calls, and without approval at most 50%$/],
+    [[0.1, 0.6], /stage 2 has 60% of the calls; without approval, at most 50% are allowed$/],
   ] as const) {
     const { guarded } = stage()
     const stages = shares.map((share) => ({ share, duration: '2s' }))
@@ -223,7 +223,7 @@ test('a run whose approval cannot be written down waits as before', async () => 
   rules.full = 'ENOSPC'
   assert.deepEqual(await guarded.approve('drill', 'boss'), {
     ok: false,
-    refusals: ['the run could not be written down: ENOSPC'],
+    refusals: ['the run could not be written to the journal: ENOSPC'],
   })
   assert.equal(guarded.get('drill')?.state, 'pending_approval')
   rules.full = undefined
@@ -295,11 +295,11 @@ test('a run left unfinished by an earlier process has failed; a finished run cou
     [
       ['drill', 'completed', ''],
       ['other', 'failed', 'the gateway ended while it was in its stage 2'],
-      ['third', 'failed', 'the gateway ended while it waited to be approved'],
+      ['third', 'failed', 'the gateway ended while it waited for approval'],
       [
         'fourth',
         'failed',
-        'the gateway ended while it was in its baseline; what is known of it ends 7s after its beginning, or a little later',
+        'the gateway ended while it was in its baseline; its record ends 7s after its start, or slightly later',
       ],
     ],
   )
@@ -339,7 +339,7 @@ test('the third completed run of a shape says what to do next instead of declari
   assert.deepEqual(proposals.slice(0, 2), [undefined, undefined])
   assert.equal(
     proposals[2],
-    '3 runs of the same shape were completed: one more shows nothing new. Either widen the radius (its last stage has 50% of the calls), or inject another fault than rpc.error.',
+    '3 runs of the same shape were completed: another run shows nothing new. Either widen the radius (its last stage has 50% of the calls), or inject another fault than rpc.error.',
   )
 })
 

@@ -153,7 +153,7 @@ test('an error of the engine makes a run invalid', async () => {
   await until('stage')
   rules.engineErrors = 1
   const run = await until('over')
-  assert.deepEqual([run.state, run.reason], ['invalid', 'the engine of the faults failed 1 time'])
+  assert.deepEqual([run.state, run.reason], ['invalid', 'the fault engine failed 1 time'])
 })
 
 test('a hypothesis that does not hold though the gate does is a deviation', async () => {
@@ -450,7 +450,10 @@ test('a lasting defect leaves nothing armed, and ends the run', async () => {
   await until('stage')
   rules.defect = 'no such breaker'
   const run = await until('over')
-  assert.deepEqual([run.state, run.reason], ['failed', 'it met a defect: no such breaker'])
+  assert.deepEqual(
+    [run.state, run.reason],
+    ['failed', 'internal error (a bug in Breakwater): no such breaker'],
+  )
   assert.deepEqual([rules.armed, run.rollback?.armed, run.rollback?.arms], [false, [], []])
   assert.equal(done.at(-1), 'end')
   assert.equal(heard.at(-1)?.phase, 'over')
@@ -492,7 +495,10 @@ test('the gate goes on while a stage waits for the disk, and the wait is short',
   await stuck.until('baseline')
   stuck.rules.written = (now) => (now.phase === 'stage' ? never : Promise.resolve(undefined))
   const over = await stuck.until('over')
-  assert.deepEqual([over.state, over.reason], ['failed', 'the run could not be written down within 2s'])
+  assert.deepEqual(
+    [over.state, over.reason],
+    ['failed', 'the run could not be written to the journal within 2s'],
+  )
   assert.equal(stuck.done.includes('arm 0'), false)
 })
 

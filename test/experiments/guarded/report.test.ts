@@ -25,7 +25,7 @@ test('a report names the people, the experiment, the reason of its end, the resu
   for (const part of [
     /^# Guarded experiment drill$/m,
     /^\*\*aborted: error_ratio of treatment was .* above 10%\.\*\*$/m,
-    /^- asked for by tester at /m,
+    /^- requested by tester at /m,
     /^\| error_ratio < 1% \| 0% \| yes \|$/m,
     /^\| broken \| rpc\.error \| \d+ \| [1-9]\d* \|$/m,
     /^It was breached: /m,
@@ -112,17 +112,17 @@ test('a report claims a held gate only after all stages', async () => {
   assert.match(await told(() => undefined), /^It held\. Measured over 1s/m)
   assert.match(
     await told(({ lifecycle }) => lifecycle.stop('me', 'enough')),
-    /^It was not looked at: no stage/m,
+    /^The gate was never checked: no stage/m,
   )
   const cutShort = await told(({ lifecycle, until }) =>
     until('stage').then(() => lifecycle.stop('me', 'enough')),
   )
-  assert.match(cutShort, /^It was not breached for as long as the stages went on\./m)
+  assert.match(cutShort, /^It was not breached while stages were played\./m)
 })
 
 test('a report of a run whose gateway was killed says what its figures are', async () => {
   const run = await aborted()
   const text = runMarkdownOf({ ...run, rollback: { ...run.rollback!, atMs: undefined, tookMs: undefined } })
-  assert.match(text, /^These are the counts that were written down last/m)
-  assert.match(text, /looked at when the next gateway started/)
+  assert.match(text, /^These counts were last written/m)
+  assert.match(text, /checked at the next start of the gateway/)
 })

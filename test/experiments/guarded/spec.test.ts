@@ -85,7 +85,7 @@ test('a gate without a number is refused, with its line', async (t) => {
 
 test('a gate about a duration that no stage is long enough for is refused', async (t) => {
   const [line] = await problems(t, 'metric: error_ratio, above: 5%', 'metric: p95, above: 9h')
-  assert.match(line!, /gate\.rollbackOn\[0\]\.above {2}expected less than all stages take together: more is/)
+  assert.match(line!, /gate\.rollbackOn\[0\]\.above {2}expected less than the length of all stages/)
 })
 
 test('an empty gate is refused', async (t) => {
@@ -97,7 +97,7 @@ test('stages that shrink are refused, with their line', async (t) => {
   const [line] = await problems(t, 'share: 25%', 'share: 5%')
   assert.match(
     line!,
-    /^drill\.yaml:11:14 {2}stages\[1\]\.share {2}stages must not shrink: stage 1 has 10%, and this one 5%/,
+    /^drill\.yaml:11:14 {2}stages\[1\]\.share {2}stages must not shrink: stage 1 has 10%, and the next stage 5%/,
   )
 })
 
@@ -107,7 +107,7 @@ test('a stage of everything is refused: there would be no control', async (t) =>
 
 test('faults that aim themselves, unknown types and doubled names are refused', async (t) => {
   const aimed = await problems(t, 'rate: 0.5', 'rate: 0.5, match: { server: other }')
-  assert.match(aimed[0]!, /faults\[0\]\.match\.server {2}the run aims its faults/)
+  assert.match(aimed[0]!, /faults\[0\]\.match\.server {2}not allowed here: the run sets server/)
   assert.match(
     (await problems(t, 'conn.latency', 'conn.latenzy'))[0]!,
     /drill\.yaml:8:25 .*unknown type "conn\.latenzy"/,
@@ -156,7 +156,7 @@ test('a gate that could never trigger, and a recovery without time, are refused'
     'name: drill',
     'name: drill\nbaseline: { learn: [{ method: sigma, metric: p95, for: 10m }] }',
   )
-  assert.match(slow!, /baseline\.learn\[0\]\.for {2}expected less than all stages take together/)
+  assert.match(slow!, /baseline\.learn\[0\]\.for {2}expected less than the length of all stages together/)
   const [late] = await problems(t, 'name: drill', 'name: drill\nrecovery: { within: 2s, over: 3s }')
   assert.match(late!, /recovery\.within {2}expected more than "over"/)
 })

@@ -301,7 +301,7 @@ const cases: readonly Case[] = [
       ends: true,
       harm: false,
       sentence:
-        'invalid: assigned were 430 tasks in steady and 415 in cautious, which are not the shares that were planned (p = 0.0003)',
+        'invalid: units were not assigned in the planned shares: 430 tasks in steady and 415 in cautious (p = 0.0003)',
     },
   },
   {
@@ -312,7 +312,7 @@ const cases: readonly Case[] = [
       ends: true,
       harm: false,
       sentence:
-        'invalid: assigned were 430 tasks in steady and 415 in cautious, which are not the shares that were planned (p < 0.000001)',
+        'invalid: units were not assigned in the planned shares: 430 tasks in steady and 415 in cautious (p < 0.000001)',
     },
   },
   {
