@@ -209,7 +209,7 @@ function effectBlocks(report: Report): Block[] {
   const { looks, metric, minimumEffect, confidence } = report
   if (looks.length === 0) return [NO_LOOKS]
   if (metricOf(metric).estimator.kind === 'quantile')
-    return ['Quantiles have no sequence, and are judged at the end only.']
+    return ['Quantiles have no confidence sequence, so they are judged only at the end.']
   const treatments = treatmentsOf(report)
   const { unit } = decisiveOf(report)
   const several = treatments.length > 1

@@ -44,8 +44,8 @@ test('a report without a run says so, and tells the planned comparison and the f
 test('whether a write runs in both arms depends on who chooses the arm', () => {
   const shared = (more: object) =>
     section(markdownOf(unstarted({ experiment: { arms, ...more } })), 'Shared by the arms').join('\n')
-  assert.match(shared({}), /a write that has run in one arm does not run again in another/)
-  assert.match(shared({ assignBy: 'agent' }), /a write that is made in both arms runs twice/)
+  assert.match(shared({}), /a write that ran in one arm does not run again in another/)
+  assert.match(shared({ assignBy: 'agent' }), /a write made in both arms runs twice/)
 })
 
 test('an experiment with few units has dashes where nothing is known, also when JSON made null of it', () => {
@@ -104,7 +104,7 @@ test('a metric that is a quantile has no effect over time', () => {
   const experiment = { arms, metric: 'p95', minimumEffect: 5 }
   const text = markdownOf(overTheWire(simulated({ experiment, failing: {}, tasks: 60 })))
   assert.deepEqual(section(text, 'Effect over time'), [
-    'Quantiles have no sequence, and are judged at the end only.',
+    'Quantiles have no confidence sequence, so they are judged only at the end.',
   ])
 })
 

@@ -73,7 +73,7 @@ test('what may not be run is refused before anything is injected, and a plan say
   assert.match(await refusals(gateway, long), /the stages take 2h, but chaos\.maxTtl limits faults to 1h/)
   assert.match(
     await refusals(gateway, specOf(), { firstStage: 2 }),
-    /stages may only be skipped with the name/,
+    /skipping stages needs an approver: give --approved-by NAME/,
   )
 
   await gateway.post('/admin/experiments/canary/start')

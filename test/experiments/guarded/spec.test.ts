@@ -117,7 +117,7 @@ test('faults that aim themselves, unknown types and doubled names are refused', 
 
 test('an experiment that changes nothing is refused', async (t) => {
   const [line] = await problems(t, /faults:\n.*\n/, '')
-  assert.match(line!, /faults {2}.*expected faults, or arms of two policy sets/)
+  assert.match(line!, /faults {2}.*expected faults, or two policy sets/)
 })
 
 test('claims are checked, with their line', async (t) => {
@@ -146,7 +146,7 @@ test('a gate that could never trigger, and a recovery without time, are refused'
     /expected less than 100 attempts/,
   )
   assert.match((await withGate(`metric: p95, above: ${'9'.repeat(400)}`))[0]!, /expected a number/)
-  assert.match((await withGate('metric: p95, above: 1s, for: 10m'))[0]!, /expected less than all stages take/)
+  assert.match((await withGate('metric: p95, above: 1s, for: 10m'))[0]!, /expected less than the length of all stages/)
   assert.match(
     (await withGate('metric: p95, above: 1s, of: control'))[0]!,
     /expected a rule about the treatment/,
