@@ -322,10 +322,10 @@ function objection(
   const [intent] = found
   if (intent === undefined) return unlinked('unknown', 'no task of this name is open or remembered')
   if (found.length > 1)
-    return unlinked('ambiguous', `${found.length} tasks have this name: say which by source, tenant or arm`)
+    return unlinked('ambiguous', `${found.length} tasks have this name: choose one by source, tenant or arm`)
   if (intent.outcome === undefined || intent.outcome === outcome) return undefined
   return unlinked(
     'contradicted',
-    `it was reported before that the task ${intent.outcome}: the first report counts`,
+    `an earlier report says that the task ${intent.outcome}: the first report counts`,
   )
 }

@@ -114,7 +114,7 @@ export function observe(parts: ObserveParts): Layer {
   }
 
   function defect(call: Call, cause: unknown): Outcome {
-    log.error({ err: cause, server: call.server, method: call.method }, 'a call met a defect of the gateway')
+    log.error({ err: cause, server: call.server, method: call.method }, 'internal error while handling a call (a bug in Breakwater)')
     return { kind: 'failed', error: gatewayError('internal', 'internal error', { sent: call.record.sent }) }
   }
 

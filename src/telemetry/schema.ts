@@ -15,46 +15,46 @@ const metrics = z
       .min(1)
       .max(10_000)
       .default(500)
-      .describe('Tools of one server that have series of their own; all others share the tool `_other`.'),
+      .describe('Tools of a server with their own series; all others share the tool `_other`.'),
     maxAge: duration({ max: 60_000 })
       .default(1_000)
       .describe(
-        'How long what was written is given out again: whoever scrapes harder gets the same. 0: never.',
+        'How long a response of /metrics is reused: more frequent scrapes get the same response. 0: never reused.',
       ),
     semanticConventions: z
       .boolean()
       .default(false)
       .describe(
-        "Whether /metrics has the durations that OpenTelemetry's conventions for MCP name, `mcp.server.operation.duration` and three others: two histograms more for each tool. Fixed at boot.",
+        "Whether /metrics has the durations of OpenTelemetry's conventions for MCP, `mcp.server.operation.duration` and three others: two more histograms per tool. Fixed at boot.",
       ),
     endpoint: collector
       .optional()
       .describe(
-        'Where these durations go, by OTLP: the base URL of a collector. `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` wins. With either /metrics has them, too. Fixed at boot.',
+        'Base URL of an OTLP collector for the durations of `semanticConventions`. `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` wins. With either, /metrics has these durations too. Fixed at boot.',
       ),
   })
   .prefault({})
-  .describe('What Prometheus gets under /metrics.')
+  .describe('The metrics for Prometheus under /metrics.')
 
 const intents = z
   .strictObject({
     idle: duration({ min: 1_000, max: 3_600_000 })
       .default(30_000)
-      .describe("How long after its last call an agent's task is taken to be over."),
+      .describe("Time after its last call until an agent's task counts as finished."),
     max: z
       .int()
       .min(1)
       .max(1_000_000)
       .default(10_000)
       .describe(
-        'Tasks that may be open at once; one more ends the one that was quiet for the longest time. As many that are over are remembered.',
+        'Most open tasks; a further task ends the task idle for the longest time. The same number of finished tasks is remembered.',
       ),
     remember: duration({ max: 86_400_000 })
       .default(600_000)
-      .describe('How long a task that is over is remembered, for reports of how it ended. 0: not at all.'),
+      .describe('How long a finished task is remembered, for reports of its outcome. 0: not at all.'),
   })
   .prefault({})
-  .describe('Tasks of agents, by which calls are counted together.')
+  .describe('Tasks of agents: the calls of a task are counted together.')
 
 const accessLog = z
   .strictObject({
@@ -64,19 +64,19 @@ const accessLog = z
       .max(1)
       .default(0)
       .describe(
-        'Share of calls that are logged, from 0 to 1. Errors, faults and partial results always are; of rejected calls ten a second, by server and reason, of others fifty, by server and result.',
+        'Share of calls to log, from 0 to 1. Errors, faults and partial results are always logged: at most ten rejected calls a second by server and reason, and fifty others by server and result.',
       ),
     slow: duration({ min: 1 }).optional().describe('Calls that take this long are logged too.'),
   })
   .prefault({})
-  .describe('One line of the log for each call. Arguments and results are never in it.')
+  .describe('The access log: a line per call, never with arguments or results.')
 
 const traces = z
   .strictObject({
     endpoint: collector
       .optional()
       .describe(
-        'Where spans go, by OTLP: the base URL of a collector. `OTEL_EXPORTER_OTLP_ENDPOINT` wins. Without either there are no spans.',
+        'Base URL of an OTLP collector for spans. `OTEL_EXPORTER_OTLP_ENDPOINT` wins. Without either there are no spans.',
       ),
     sample: z
       .number()
@@ -84,7 +84,7 @@ const traces = z
       .max(1)
       .default(0.1)
       .describe(
-        'Share of calls that are traced, from 0 to 1. Errors, faults and partial results always are.',
+        'Share of calls to trace, from 0 to 1. Errors, faults and partial results are always traced.',
       ),
     payloads: z
       .boolean()
@@ -100,30 +100,30 @@ const recording = z
       .string()
       .min(1)
       .optional()
-      .describe('JSON Lines file to write to, readable by its owner only. Without it nothing is recorded.'),
+      .describe('JSON Lines file to write, readable by its owner only. Default: no recording.'),
     maxSize: size()
       .default(64 * 1024 ** 2)
-      .describe('Size past which a new file is begun.'),
-    keep: z.int().min(1).max(100).default(4).describe('Older files that are kept, as FILE.1, FILE.2 …'),
+      .describe('File size at which a new file begins.'),
+      keep: z.int().min(1).max(100).default(4).describe('Older files kept, as FILE.1, FILE.2 …'),
     sample: z
       .number()
       .min(0)
       .max(1)
       .default(1)
       .describe(
-        'Share of the tasks that are recorded, from 0 to 1: each with all of its calls, or not at all.',
+        'Share of the tasks to record, from 0 to 1; a task is recorded with all of its calls or not at all.',
       ),
   })
   .prefault({})
   .describe(
-    'What became of tool calls and their attempts, for `breakwater sim` to play again under other policies. Arguments, replies and names of tasks and tenants are never in it.',
+    'A recording of tool calls and their attempts, for `breakwater sim` to replay under other policies. Never includes arguments, replies, or names of tasks and tenants.',
   )
 
 /** The block `telemetry`. */
 export const telemetry = z
   .strictObject({ metrics, intents, accessLog, traces, recording })
   .prefault({})
-  .describe('What the gateway tells of the calls that go through it.')
+  .describe('Metrics, logs, traces and recordings of calls.')
 
 export type Telemetry = z.output<typeof telemetry>
 export type IntentSettings = Telemetry['intents']

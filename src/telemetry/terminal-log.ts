@@ -109,7 +109,7 @@ function callWords(entry: LogEntry, paint: Paint): string {
     ...(partial === undefined ? [] : [`partial: ${text(partial)}`]),
     ...(typeof attempts === 'number' && attempts > 1 ? [`${attempts} attempts`] : []),
     ...(fates === '' ? [] : [`faults: ${fates}`]),
-    ...(typeof leftOut === 'number' ? [`${leftOut} like it left out before`] : []),
+    ...(typeof leftOut === 'number' ? [`${leftOut} similar lines left out before`] : []),
   ]
   const words = `${paint('strong', text(tool ?? method))}  ${paint(tone, `${ending}${why}`)}`
   return more.length === 0 ? words : `${words} ${more.join(', ')}`

@@ -23,7 +23,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing | unde
     const { name } = error as Error
     parts.log.error(
       { error: name, protocol: settings.protocol, variables: exporterVariables(parts.env, 'TRACES') },
-      'no spans: the exporter does not take its settings',
+      'no spans: the settings of the exporter are invalid',
     )
     return undefined
   }

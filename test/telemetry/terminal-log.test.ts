@@ -51,7 +51,7 @@ test('a call is one line, with its outcome in words, for any amount of facts', (
   }
   assert.equal(
     worded(call),
-    'warn   search  query  failed after 2s: no answer (attempt_timeout), 3 attempts, faults: slow surfaced, 4 like it left out before  traceId=abc',
+    'warn   search  query  failed after 2s: no answer (attempt_timeout), 3 attempts, faults: slow surfaced, 4 similar lines left out before  traceId=abc',
   )
   const good = {
     level: 30,

@@ -58,28 +58,28 @@ const OF_PEER = ['server_address', 'server_port'] as const satisfies readonly La
 export const operations = {
   serverOperations: conventionalHistogram(
     'mcp_server_operation_duration_seconds',
-    'Requests of agents to servers, from their arrival to their outcome.',
+    'Duration of requests of agents to servers, from arrival to outcome, in seconds.',
     OF_OPERATION,
     'tools, methods and prompts × 17 types of errors × 6 versions × 2 × 17',
     BOUNDS,
   ),
   clientOperations: conventionalHistogram(
     'mcp_client_operation_duration_seconds',
-    'Tries of such requests at a server: more of them than requests are retries, hedges and fallbacks.',
+    'Duration of attempts at a server, in seconds; a request may have several: retries, hedges and fallbacks.',
     [...OF_OPERATION, ...OF_PEER],
     'tools, methods and prompts × 17 types of errors × 6 versions × replicas × 2 × 17',
     BOUNDS,
   ),
   serverSessions: conventionalHistogram(
     'mcp_server_session_duration_seconds',
-    'Sessions of agents that are over; in the version 2026-07-28 there are none.',
+    'Duration of ended sessions of agents, in seconds; the version 2026-07-28 has no sessions.',
     OF_SESSION,
     'servers × reasons of the table of errors × 4 versions × 17',
     BOUNDS,
   ),
   clientSessions: conventionalHistogram(
     'mcp_client_session_duration_seconds',
-    'Sessions with servers that are over, those of the gateway itself included.',
+    "Duration of ended sessions with servers, the gateway's own sessions included, in seconds.",
     [...OF_SESSION, ...OF_PEER],
     'servers × reasons of the table of errors × 4 versions × replicas × 17',
     BOUNDS,

@@ -67,7 +67,7 @@ export class Recorder {
     this.open = undefined
     this.#last = before
     if (file === undefined) {
-      log.info('the recording of tool calls is over')
+      log.info('the recording of tool calls has ended')
       return void before?.close()
     }
     this.open = this.#begin({ ...settings, file }, policiesHash, before)
@@ -91,7 +91,7 @@ export class Recorder {
       servers: effects(),
     })
     const onError = (why: string) =>
-      log.warn({ why, file: path }, 'the recording of tool calls: disk refuses')
+      log.warn({ why, file: path }, 'the recording of tool calls cannot be written')
     const file = new RecordingFile({ path, maxSize, keep, clock, header, onError, onDropped, after })
     const key = randomBytes(32)
     return {

@@ -136,8 +136,8 @@ export function addResult(
 const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
   tool_error: 'the result says isError: true',
   schema_invalid: 'the result breaks the output schema of its tool',
-  json_invalid: 'a text of the result claims to be JSON and is none',
-  partial_silent: 'something is missing in the result, and the result does not say so',
+  json_invalid: 'a text of the result claims to be JSON but is not',
+  partial_silent: 'the result is partial, without saying so',
 }
 
 /** The faults of a call, added as events to the spans of their targets. */

@@ -85,7 +85,7 @@ class MetricsExport {
     })
     const isOver = await Promise.race([last.then(() => true), limit.then(() => false)])
     if (!isOver)
-      this.#parts.log.warn('the last metrics were lost: the collector did not take them before the end')
+      this.#parts.log.warn('the last metrics were lost: the collector did not accept them before the end')
     this.#exporter.disconnect()
   }
 
@@ -152,7 +152,7 @@ class MetricsExport {
     this.#quietUntil = now + SILENCE_MS
     log.warn(
       { error: clipped(error?.message ?? ''), code: error?.code },
-      'the collector did not take metrics',
+      'the collector did not accept metrics',
     )
   }
 }

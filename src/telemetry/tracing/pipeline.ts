@@ -118,7 +118,7 @@ class SpanLedger {
     // Only the message: the error's copy of the reply's body may repeat the sent headers.
     const why = error === undefined ? {} : { error: clipped(error.message), code: error.code }
     const message =
-      cause === 'queue_full' ? 'too many waited for the collector' : 'the collector did not take them'
+      cause === 'queue_full' ? 'too many spans waited for the collector' : 'the collector did not accept them'
     log.warn({ ...why, spans: this.#untold, cause }, `spans were lost: ${message}`)
     this.#untold = 0
   }
@@ -128,7 +128,7 @@ class SpanLedger {
     const { log, counts } = this.#parts
     if (waiting > 0) counts.dropped(waiting, 'shutdown')
     const spans = this.#untold + waiting
-    if (spans > 0) log.warn({ spans }, 'spans were lost: the collector did not take them before the end')
+    if (spans > 0) log.warn({ spans }, 'spans were lost: the collector did not accept them before the end')
     this.#isOver = true
   }
 }
@@ -329,7 +329,7 @@ function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptio
     try {
       return readFileSync(file)
     } catch (error) {
-      log.warn({ error: (error as Error).message }, `OTEL_EXPORTER_OTLP_${name} is passed over`)
+      log.warn({ error: (error as Error).message }, `OTEL_EXPORTER_OTLP_${name} is ignored`)
       return undefined
     }
   }

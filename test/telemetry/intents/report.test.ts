@@ -109,7 +109,7 @@ test('a report is counted once, however often sent, and the opposite is refused'
     )
     const refused = report(name, 'succeeded')
     assert.equal(reasonOf(refused), 'contradicted')
-    assert.match(refused.linked ? '' : refused.error, /before that the task failed/)
+    assert.match(refused.linked ? '' : refused.error, /an earlier report says that the task failed/)
   }
   end()
   assert.deepEqual(report('y', 'failed'), { linked: true, repeated: true, task })

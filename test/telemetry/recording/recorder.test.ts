@@ -240,6 +240,6 @@ test('a disk that refuses loses calls of the recording, counted, and no call fai
   assert.equal(dropped(), 1)
   assert.deepEqual(
     said.filter(({ level }) => level === 40).map(({ msg }) => msg),
-    ['the recording of tool calls: disk refuses'],
+    ['the recording of tool calls cannot be written'],
   )
 })

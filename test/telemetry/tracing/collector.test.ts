@@ -229,6 +229,6 @@ test('the last metrics are logged as lost if the collector hangs or refuses', as
       lines.map(({ level }) => level),
       [40],
     )
-    assert.match(String(lines[0]?.msg), /the collector did not take/)
+    assert.match(String(lines[0]?.msg), /the collector did not accept/)
   }
 })
