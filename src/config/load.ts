@@ -315,7 +315,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     const beside = Object.keys(held).find((key) => key !== 'file')
     if (beside !== undefined) {
       const path = [block, beside]
-      fail(reading.origins.locate(path, 'key'), path, 'a block that is a "file" has no other keys')
+      fail(reading.origins.locate(path, 'key'), path, 'a block with "file" has no other keys')
     } else if (held.file === '' && !reading.issues.some(({ path }) => path === `${block}.file`)) {
       fail(reading.origins.locate([block, 'file']), [block, 'file'], 'expected the path of a file, found ""')
     }

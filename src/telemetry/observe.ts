@@ -114,7 +114,10 @@ export function observe(parts: ObserveParts): Layer {
   }
 
   function defect(call: Call, cause: unknown): Outcome {
-    log.error({ err: cause, server: call.server, method: call.method }, 'internal error while handling a call (a bug in Breakwater)')
+    log.error(
+      { err: cause, server: call.server, method: call.method },
+      'internal error while handling a call (a bug in Breakwater)',
+    )
     return { kind: 'failed', error: gatewayError('internal', 'internal error', { sent: call.record.sent }) }
   }
 

@@ -196,7 +196,7 @@ test('the words of clients become our own, and paths hold wherever the config go
   })
   assert.deepEqual(said, [
     'a.json: "My Notes" is called "My-Notes"',
-    'a.json: left out, as only a client has a use for it: alwaysAllow',
+    'a.json: left out, because only clients use it: alwaysAllow',
     'Set these environment variables before you start the gateway:',
     '  MODE',
   ])
@@ -230,7 +230,7 @@ test('several files become one config; what is called the same and differs is an
   assert.equal(clash.code, 1)
   assert.equal(clash.text, '')
   assert.deepEqual(clash.said, [
-    '"x y" of a.json and "x y" of b.json would both be called "x-y", and differ; rename one of them',
+    '"x y" of a.json and "x y" of b.json would both be called "x-y", but differ; rename one of the two',
   ])
   const merged = await run(
     t,
@@ -289,7 +289,7 @@ test('a config of Breakwater is not imported: it would lose its environment and 
   const { code, text, said } = await run(t, own, '@own.yaml')
   assert.deepEqual(
     [code, text, said],
-    [1, '', ['own.yaml: is a config of Breakwater already, which needs no import']],
+    [1, '', ['own.yaml: is already a config of Breakwater, so no import is needed']],
   )
 })
 
@@ -388,7 +388,7 @@ test('a remote goes before packages, and Streamable HTTP before HTTP+SSE', async
     url: 'https://eu.h/mcp',
     headers: { Authorization: 'Bearer ${WEATHER_TOKEN}' },
   })
-  assert.match(said.join('\n'), /its remote is used\n.*it can be had in 2 other ways as well/)
+  assert.match(said.join('\n'), /its remote is used\n.*it is also available in 2 other ways/)
 })
 
 test('an entry of a registry cannot ask for a variable of this machine, anywhere in the entry', async (t) => {
@@ -452,6 +452,6 @@ test('a registry server without a supported package is refused with its package 
   })
   assert.equal(code, 1)
   assert.deepEqual(said, [
-    'server.json: has no remote, and no package of npm, pypi or oci that speaks over a pipe (found: mcpb)',
+    'server.json: has no remote, and no npm, pypi or oci package with stdio transport (found: mcpb)',
   ])
 })

@@ -93,7 +93,7 @@ test('which tools are offered is for the file to say, and checks and fallbacks n
     said.slice(0, -2).map((line) => line.replace(/^FILE:\d+:\d+ +/, '')),
     [
       'mcpServers.mail.health.tool.name  warning: "gone" is no tool of mail',
-      'policies.overrides[1].match.tool  warning: "ol*" matches no tool of files: it holds for nothing until there is one',
+      'policies.overrides[1].match.tool  warning: "ol*" matches no tool of files: it applies to nothing until such a tool exists',
       'policies.overrides[2].degrade.fallback.tool  warning: "none" is no tool of files',
     ],
   )

@@ -43,7 +43,7 @@ test('two names that come to the same are an error that names both', async (t) =
   assert.deepEqual(
     await errorsOf(t, 'mcpServers:\n  a/b: { command: x }\n  a b: { command: x }\n  日本: { command: x }'),
     [
-      '3:3  mcpServers["a b"]  would be known as "a-b", and so would "a/b"; rename one of them',
+      '3:3  mcpServers["a b"]  would be known as "a-b", and so would "a/b"; rename one of the two',
       '4:3  mcpServers["日本"]  a server name needs a letter or a digit of A-Z a-z 0-9',
     ],
   )
@@ -51,7 +51,7 @@ test('two names that come to the same are an error that names both', async (t) =
 
 test('findings about a renamed server use its original name', async (t) => {
   assert.deepEqual(await errorsOf(t, 'mcpServers:\n  a b: { command: x }\n  A-b: { command: x }'), [
-    '3:3  mcpServers.A-b  differs from "a-b" by case only, which people cannot tell apart',
+    '3:3  mcpServers.A-b  differs from "a-b" only by case, which people cannot tell apart',
   ])
   const { warnings } = await loadGood(t, 'servers:\n  a b: { command: x, tools: { include: [] } }')
   assert.match(warnings[1] ?? '', /main\.yaml:2:31 {2}servers\["a b"\]\.tools\.include {2}warning: is empty/)
@@ -189,7 +189,7 @@ test('the settings of VS Code and Zed are read for their servers, and a typing e
   assert.deepEqual(Object.keys(config.mcpServers), ['a-b'])
   assert.deepEqual(warnings, [
     'settings.json:1:3  ["editor.fontSize"]  warning: is a setting of a client, and ignored',
-    'settings.json:1:35  mcp.inputs  warning: asks a person, which a gateway cannot: ignored; use environment variables',
+    'settings.json:1:35  mcp.inputs  warning: asks a person, which a gateway cannot do: ignored; use environment variables',
     'settings.json:1:62  mcp.servers["a b"]  warning: is known as "a-b": at /mcp/a-b, and as a-b__… in the names of its tools',
   ])
   const included = await loadGood(t, {

@@ -32,7 +32,7 @@ const clients: Readonly<Record<string, { said: readonly string[]; servers?: read
   },
   'vscode.json': {
     said: [
-      '19:37  servers.search.headers.Authorization  ${input:search-key} would ask a person, and a gateway has nobody to ask: write ${SEARCH_KEY}, and set that environment variable',
+      '19:37  servers.search.headers.Authorization  ${input:search-key} asks a person, which a gateway cannot do: write ${SEARCH_KEY} and set this environment variable',
     ],
   },
   'windsurf.json': {
@@ -43,18 +43,18 @@ const clients: Readonly<Record<string, { said: readonly string[]; servers?: read
     said: [
       '3:5  mcpServers["github.com/example/notes"]  warning: is known as "github-com-example-notes": at /mcp/github-com-example-notes, and as github-com-example-notes__… in the names of its tools',
       '6:18  mcpServers["github.com/example/notes"].timeout  warning: is taken for 60s; write it so, with its unit, to be sure (and likewise in 1 more)',
-      '8:7  mcpServers["github.com/example/notes"].autoApprove  warning: is about asking a person before tools are called, which clients do; a gateway ignores it (here and in 1 more)',
-      '18:74  mcpServers.events.alwaysAllow  warning: is about asking a person before tools are called, which clients do; a gateway ignores it',
+      '8:7  mcpServers["github.com/example/notes"].autoApprove  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it (here and in 1 more)',
+      '18:74  mcpServers.events.alwaysAllow  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it',
     ],
     servers: ['github-com-example-notes stdio 60000', 'search http 1800000', 'events auto'],
   },
   'gemini-cli.json': {
     said: [
       '2:3  theme  warning: is a setting of a client, and ignored; so are selectedAuthType, telemetry',
-      '5:12  mcp.allowed  warning: is for a client; a gateway ignores it, and runs all servers that are not "disabled"',
-      '10:31  mcpServers.notes.env.NOTES_TOKEN  warning: holds a $NAME, which is taken as it is; a variable is written ${NAME}',
+      '5:12  mcp.allowed  warning: is for a client; a gateway ignores it, and runs all servers except those "disabled"',
+      '10:31  mcpServers.notes.env.NOTES_TOKEN  warning: holds a $NAME, which is not expanded; write ${NAME} for a variable',
       '11:18  mcpServers.notes.timeout  warning: is taken for 30000ms; write it so, with its unit, to be sure (and likewise in 1 more)',
-      '12:7  mcpServers.notes.trust  warning: is about asking a person before tools are called, which clients do; a gateway ignores it (what tools say of themselves is believed with "trusted")',
+      '12:7  mcpServers.notes.trust  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it ("trusted" believes the annotations of tools)',
     ],
     servers: ['notes stdio 30000', 'search auto 5000', 'events auto'],
   },

@@ -60,7 +60,7 @@ test('a file of VS Code works, and says which of its keys mean nothing here', as
 }`
   const { config, warnings } = await loadGood(t, { 'mcp.json': file }, { KEY: 'k' })
   assert.deepEqual(warnings, [
-    'mcp.json:3:3  inputs  warning: asks a person, which a gateway cannot: ignored; use environment variables',
+    'mcp.json:3:3  inputs  warning: asks a person, which a gateway cannot do: ignored; use environment variables',
     'mcp.json:7:81  servers.playwright.gallery  warning: is for a client; a gateway ignores it',
     'mcp.json:8:109  servers.remote.version  warning: is for a client; a gateway ignores it',
   ])
@@ -88,8 +88,8 @@ test('a file of Cursor works unchanged', async (t) => {
     warnings.map((line) => line.replace(/^\S+ {2}/, '')),
     [
       'mcpServers.off  warning: is disabled, and left out',
-      'mcpServers.off.autoApprove  warning: is about asking a person before tools are called, which clients do; a gateway ignores it',
-      'mcpServers.off.alwaysAllow  warning: is about asking a person before tools are called, which clients do; a gateway ignores it',
+      'mcpServers.off.autoApprove  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it',
+      'mcpServers.off.alwaysAllow  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it',
     ],
   )
   assert.deepEqual(

@@ -42,8 +42,8 @@ test('a key of the other kind of server is no typing error', async (t) => {
   assert.deepEqual(
     await errorsOf(t, 'mcpServers:\n  a: { command: x, headers: {} }\n  b: { url: "http://h", args: [] }'),
     [
-      '2:20  mcpServers.a.headers  "headers" belongs to an entry of another kind (HTTP server)',
-      '3:25  mcpServers.b.args  "args" belongs to an entry of another kind (stdio server)',
+      '2:20  mcpServers.a.headers  "headers" belongs to another kind of entry (HTTP server)',
+      '3:25  mcpServers.b.args  "args" belongs to another kind of entry (stdio server)',
     ],
   )
 })
@@ -78,7 +78,7 @@ test('a server must be exactly one kind of thing', async (t) => {
       '6:16  mcpServers.odd.type  expected "stdio", "auto", "http", "streamable-http", "streamableHttp" or "sse", found "streamable"',
       '7:22  mcpServers.case.transport  expected "stdio", "auto", "http", "streamable-http", "streamableHttp" or "sse", found "HTTP"; did you mean "http"?',
       '8:3  mcpServers.wrong.url  missing; expected the URL of the server',
-      '8:24  mcpServers.wrong.command  "command" belongs to an entry of another kind (stdio server)',
+      '8:24  mcpServers.wrong.command  "command" belongs to another kind of entry (stdio server)',
       '9:3  mcpServers.bare.command  missing; expected text',
       '10:3  mcpServers.list  expected a map, found a list',
     ],
@@ -175,7 +175,7 @@ test('the wrong part of a URL is named', async (t) => {
 test('keys of other tools, and keys for anchors, give a suggestion', async (t) => {
   const policies = 'policies: { defaults: { retry: { maxAttempts: 3 }, breaker: { failureRate: 0.5 } } }'
   assert.deepEqual(await errorsOf(t, `x-base: &base {}\nmcpServers: {}\n${policies}`), [
-    '1:1  x-base  unknown key "x-base"; an anchor can stand where it is used first',
+    '1:1  x-base  unknown key "x-base"; define the anchor at its first use',
     '3:34  policies.defaults.retry.maxAttempts  unknown key "maxAttempts"; did you mean "maxRetries"?',
     '3:63  policies.defaults.breaker.failureRate  unknown key "failureRate"; did you mean "ratio"?',
   ])
@@ -224,8 +224,8 @@ servers:
       '3:12  gateway.control  expected another port than "listen", found 9000 for both',
       '5:3  servers.a__b  a server name may not contain or run into the separator "__"',
       '6:3  servers.c_  a server name may not contain or run into the separator "__"',
-      '8:3  servers.search  differs from "Search" by case only, which people cannot tell apart',
-      '12:32  servers.f.forwardHeaders.x-token  would be sent twice: "headers" sets it as well',
+      '8:3  servers.search  differs from "Search" only by case, which people cannot tell apart',
+      '12:32  servers.f.forwardHeaders.x-token  would be sent twice: "headers" sets it too',
     ],
   )
 })

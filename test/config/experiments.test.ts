@@ -59,7 +59,7 @@ test('two experiments that take the same calls are refused, unless one of them d
     [entry('a', 'match: { server: sea* }'), entry('b', 'match: { tool: q* }')].join('\n'),
   )
   assert.deepEqual(both, [
-    '5:65  experiments[1].match  takes calls that "a" takes: one call is in one experiment',
+    '5:65  experiments[1].match  takes calls of "a": a call can be in only one experiment',
   ])
   for (const [one, other] of [
     ['match: { server: search }', 'match: { server: mail }'],
@@ -74,7 +74,7 @@ test('two experiments that take the same calls are refused, unless one of them d
     t,
     `${entry('a', 'match: { server: search }')}\n${entry('a', 'match: { server: mail }')}`,
   )
-  assert.match(twin ?? '', /experiments\[1\]\.name {2}"a" is the name of experiments\[0\] already$/)
+  assert.match(twin ?? '', /experiments\[1\]\.name {2}"a" is already the name of experiments\[0\]$/)
 })
 
 test('a server that there is not is refused, and one with too few slots to divide', async (t) => {
@@ -149,7 +149,7 @@ test('a fault at an arm without matching calls gives a warning', async (t) => {
   const fault = (server: string) =>
     `chaos:\n  faults:\n    - { name: f, type: rpc.error, rate: 1, ttl: 1m, allowWrites: true, match: { server: "${server}", arm: treatment } }`
   assert.deepEqual(await warned(t, text(experiment, fault('mail'))), [
-    'chaos.faults[0].match.arm  warning: hits nothing: the fault matches no call that "a" takes',
+    'chaos.faults[0].match.arm  warning: hits nothing: the fault matches no call of "a"',
   ])
   for (const server of ['search', 's*', '*'])
     assert.deepEqual(await warned(t, text(experiment, fault(server))), [], server)

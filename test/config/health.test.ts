@@ -19,7 +19,7 @@ test('an impossible probe setting is refused with its line', async (t) => {
     '{ failures: 0 }': /^4:25 {2}mcpServers\.a\.health\.failures /,
     '{ tool: { arguments: {} } }': /^4:\d+ {2}mcpServers\.a\.health\.tool\.name {2}missing/,
     '{ tool: { name: t, expect: 4 } }':
-      /health\.tool\.expect {2}expected a text that the answer holds, or a map/,
+      /health\.tool\.expect {2}expected a text contained in the answer, or a map/,
     '{ slow: {} }': /^4:\d+ {2}mcpServers\.a\.health\.slow {2}expected one of "p95" and "baseline"/,
     '{ slow: { p95: 1s, baseline: 2 } }': /^4:\d+ {2}mcpServers\.a\.health\.slow {2}expected one of/,
     '{ slow: { baseline: 1 } }': /^4:\d+ {2}mcpServers\.a\.health\.slow\.baseline /,
@@ -68,13 +68,13 @@ test('webhooks have names of their own: their type unless given, and given where
     ['slack', 'x', 'json'],
   )
   assert.deepEqual(await errorsOf(t, text(webhook(', name: x'), webhook(', name: x'))), [
-    '2:102  health.webhooks[1].name  "x" is the name of webhooks[0] already',
+    '2:102  health.webhooks[1].name  "x" is already the name of webhooks[0]',
   ])
   assert.deepEqual(await errorsOf(t, text(webhook(', name: x'), webhook())), [
     '2:64  health.webhooks[1]  "name" is missing: there is more than one webhook of type json',
   ])
   assert.deepEqual(await errorsOf(t, text(webhook(', name: slack'), webhook('', 'slack'))), [
-    '2:68  health.webhooks[1]  "slack" is the name of webhooks[0] already',
+    '2:68  health.webhooks[1]  "slack" is already the name of webhooks[0]',
   ])
 })
 

@@ -98,7 +98,7 @@ test('a block that is a file has no keys beside it, and its file none beside the
       'mcp.json': '{ "mcpServers": {}, "gateway": {} }',
     }),
     [
-      'main.yaml:1:27  policies.defaults  a block that is a "file" has no other keys',
+      'main.yaml:1:27  policies.defaults  a block with "file" has no other keys',
       'main.yaml:3:18  gateway.file  expected the path of a file, found ""',
       'mcp.json:1:21  gateway  only "mcpServers" is read from this file',
     ],

@@ -55,7 +55,7 @@ test('a reference without an end, or to no variable, is a problem', () => {
 })
 
 test('a question to a person is explained', () => {
-  assert.match(problems('${input:api-key}')[0] ?? '', /^\$\{input:api-key\} would ask a person/)
+  assert.match(problems('${input:api-key}')[0] ?? '', /^\$\{input:api-key\} asks a person/)
 })
 
 test('no text of a wrong reference is repeated, it may be a secret', () => {

@@ -14,12 +14,12 @@ const mistakes: readonly (readonly [text: string, at: string, why: RegExp])[] = 
   ['{"a": True}', '1:7', /^found True; JSON writes true, in small letters$/],
   ['{"a": None}', '1:7', /^found None; JSON writes null$/],
   ['{"a": 01}', '1:7', /^found a number in a form that JSON does not have$/],
-  ['{"a": }', '1:7', /^a value is missing in front of "}"$/],
-  ['{"a" 1}', '1:6', /^expected ":" behind the key, found a number$/],
+  ['{"a": }', '1:7', /^a value is missing before "}"$/],
+  ['{"a" 1}', '1:6', /^expected ":" after the key, found a number$/],
   [
     '{"a": {"b": 1}\n "c": 2}',
     '2:2',
-    /found a string: the comma behind the last entry of the object is missing$/,
+    /found a string: the comma after the last entry of the object is missing$/,
   ],
   ['{"a": [1 2]}', '1:10', /^expected "," or "]", found a number$/],
   ['{"a": [1}', '1:9', /^expected "," or "]", found "}"$/],
@@ -32,10 +32,10 @@ const mistakes: readonly (readonly [text: string, at: string, why: RegExp])[] = 
     /^found a lone \\ in a string; write \\\\ for a backslash, or \/ in a path$/,
   ],
   ['{"a": "x\ty"}', '1:9', /^found a tab or a control character/],
-  ['{"a": 1} {"b": 2}', '1:10', /^found "{" behind the end of the object$/],
+  ['{"a": 1} {"b": 2}', '1:10', /^found "{" after the end of the object$/],
   ['{"a": 1 /* s3cret }', '1:9', /^a comment that begins with \/\* has no \*\/$/],
   ['{"a": 1 # s3cret\n}', '1:9', /found a "#"; comments are written \/\/ or \/\* \*\/$/],
-  ['[,1]', '1:2', /^a value is missing in front of ","$/],
+  ['[,1]', '1:2', /^a value is missing before ","$/],
 ]
 
 test('mistakes in JSON are called what they are, and hold nothing of the text', () => {
@@ -71,7 +71,7 @@ test('a file that begins like JSON is judged as JSON, unless valid as YAML', asy
   assert.deepEqual(
     await errorsOf(t, '{\n  "mcpServers": {\n    "a": { "command": "x" "args": [] }\n  }\n}'),
     [
-      '3:27  not valid JSON: expected "," or "}", found a string: the comma behind the last entry of the object is missing',
+      '3:27  not valid JSON: expected "," or "}", found a string: the comma after the last entry of the object is missing',
     ],
   )
   const { config } = await loadGood(t, "{ mcpServers: { a: { url: http://h//x, headers: { 'X-A': b } } } }")

@@ -135,7 +135,7 @@ policies:
 chaos: { enabled: true }`,
   )
   assert.deepEqual(warnings, [
-    'main.yaml:2:31  mcpServers.a.tools.include  warning: is empty, so that no tool is offered',
+    'main.yaml:2:31  mcpServers.a.tools.include  warning: is empty, so no tool is offered',
     'main.yaml:4:5  mcpServers.b.urls  warning: lists a replica more than once',
     'main.yaml:5:5  mcpServers.b.tls  warning: has no effect: no URL of this server is https://',
     'main.yaml:8:26  policies.overrides[0].match.server  warning: "search" matches no server',
@@ -171,16 +171,16 @@ chaos:
 experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: default, treatment: once } }]`,
   )
   const later = (index: number) =>
-    `has no effect: overrides[${index}] comes later, and sets the same for all that it matches`
+    `has no effect: overrides[${index}] comes later and sets the same for all its calls`
   const left = '"hidden" is offered to no agent: tools.include or tools.exclude leaves the tool out'
   assert.deepEqual(
     warnings.map((warning) => warning.replace(/^main\.yaml:[\d:]+ +/, '')),
     [
-      'mcpServers.b.tools.exclude  warning: leaves out all tools, so that no tool is offered',
-      'mcpServers.b.tools.exclude[1]  warning: at /mcp the tool "x" of b is called "b__x"; if that tool is meant, write "x"',
+      'mcpServers.b.tools.exclude  warning: leaves out all tools, so no tool is offered',
+      'mcpServers.b.tools.exclude[1]  warning: at /mcp the tool "x" of b is called "b__x"; if you mean this tool, write "x"',
       'mcpServers.off  warning: is disabled, and left out',
       `policies.overrides[0]  warning: ${later(5)}`,
-      'policies.overrides[0].match.tool  warning: at /mcp the tool "read" of a is called "a__read"; if that tool is meant, write "read"',
+      'policies.overrides[0].match.tool  warning: at /mcp the tool "read" of a is called "a__read"; if you mean this tool, write "read"',
       `policies.overrides[1]  warning: ${later(5)}`,
       `policies.overrides[1].match.tool  warning: ${left}`,
       `policies.overrides[2]  warning: ${later(7)}`,
@@ -242,7 +242,7 @@ policies: { overrides: [{ match: { server: a, tool: a__x }, retry: false }] }`
     return loaded.ok ? loaded.warnings.map(({ message }) => message) : loaded.errors
   }
   assert.deepEqual(await warned(), [
-    'at /mcp the tool "x" of a is called "a__x"; if that tool is meant, write "x"',
+    'at /mcp the tool "x" of a is called "a__x"; if you mean this tool, write "x"',
   ])
   assert.deepEqual(await warned(new Map([['a', ['a__x', 'hidden']]])), [])
 })

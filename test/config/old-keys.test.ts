@@ -2,11 +2,11 @@ import { deepEqual } from 'node:assert/strict'
 import { test } from 'node:test'
 import { errorsOf } from './files.ts'
 
-const follows = 'from which this limit follows, as docs/security.md says'
+const follows = 'which sets this limit too (see docs/security.md)'
 const memory = `set gateway.limits.memory, ${follows}`
 const stalled = `set gateway.limits.stalled, ${follows}`
 const share = 'set gateway.limits.perClient, such as 0.5: the share of one client in all limits by client'
-const fixed = 'this limit is fixed, as docs/security.md says'
+const fixed = 'this limit is fixed (see docs/security.md)'
 
 for (const [key, instead] of [
   ['sessions.perClient', share],

@@ -172,7 +172,7 @@ test('a fault that spares writes without a known read-only tool gives a warning'
 test('an override that says of its tools that they write gives them no hedge and no kept answer, and a fallback with care', async (t) => {
   const degrade = '{ lastKnownGood: {}, fallback: { tool: x, server: b } }'
   const write = `{ match: { tool: put }, effect: write, hedge: { after: 1s }, degrade: ${degrade} }`
-  const why = 'it is for tools that only read, and this override says "effect: write"'
+  const why = 'it is for read-only tools, and this override says "effect: write"'
   assert.deepEqual(
     (await wrongWith(t, `  overrides: [${write}]`)).map((line) => line.replace(/^\S+ +\S+overrides/, '')),
     [

@@ -53,14 +53,14 @@ test('a pipe that is written and read without an end is as large as a file may b
   const path = await pipe(t)
   const reading = readText(path)
   await write(path, 'exec cat /dev/zero')
-  assert.deepEqual(await reading, { problem: 'the file is larger than 1 MiB, the most that a config may be' })
+  assert.deepEqual(await reading, { problem: 'the file is larger than 1 MiB, the limit of a config' })
 })
 
 test('an empty pipe is an error', async (t) => {
   const path = await pipe(t)
   const reading = readText(path)
   await write(path, ':')
-  assert.deepEqual(await reading, { problem: 'cannot be read: it is a pipe, and nothing comes out of it' })
+  assert.deepEqual(await reading, { problem: 'cannot be read: it is a pipe without data' })
 })
 
 test('errors distinguish other kinds of files from links to nothing', async (t) => {
@@ -77,10 +77,10 @@ test('errors distinguish other kinds of files from links to nothing', async (t) 
     return 'problem' in read ? read.problem : read
   }
   assert.equal(await said('folder'), 'cannot be read: it is a folder')
-  assert.equal(await said('file/x'), 'cannot be read: it is in what is no folder')
+  assert.equal(await said('file/x'), 'cannot be read: a parent in its path is not a folder')
   assert.equal(await said('loop'), 'cannot be read: its links lead in a circle')
   assert.equal(await said('dangling'), 'cannot be read: no such file')
-  assert.equal(await said('socket'), 'cannot be read: it is a socket, or a device that is not there')
+  assert.equal(await said('socket'), 'cannot be read: it is a socket, or a missing device')
   assert.deepEqual(await readText('/dev/zero', 1_000), { problem: 'cannot be read: it is a device' })
 })
 
@@ -88,7 +88,7 @@ test('a file that is too large is not read to its end', async (t) => {
   const path = await folder(t, { large: '' })
   await truncate(join(path, 'large'), 100_000_000)
   assert.deepEqual(await readText(join(path, 'large')), {
-    problem: 'the file is larger than 1 MiB, the most that a config may be',
+    problem: 'the file is larger than 1 MiB, the limit of a config',
   })
 })
 
@@ -112,6 +112,6 @@ test('a file that changes during every read is not accepted', async (t) => {
   touch()
   const read = await readText(path).finally(() => clearImmediate(turn))
   assert.deepEqual(read, {
-    problem: 'cannot be read: it is being written, and changed each time that it was read',
+    problem: 'cannot be read: another process kept writing to it during every attempt',
   })
 })

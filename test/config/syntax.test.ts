@@ -42,7 +42,7 @@ test('a second document, a tag, an unknown anchor and a key that is no name are 
     '2:3  mcpServers  expected a name as the key of a map, found null; put it in quotes',
   ])
   assert.deepEqual(await errorsOf(t, 'mcpServers:\n  __proto__: { command: x }'), [
-    '2:3  mcpServers  "__proto__" is no name for a key: JavaScript keeps it for itself',
+    '2:3  mcpServers  "__proto__" is not allowed as a key: JavaScript reserves it',
   ])
   assert.deepEqual(await errorsOf(t, 'gateway:\n  <<: text'), [
     '2:3  gateway  expected a map or a list of maps to merge with <<',
@@ -109,7 +109,7 @@ test('a file that is missing, a folder, too large or not text says so', async (t
   assert.deepEqual(await said('none.yaml'), ['none.yaml: cannot be read: no such file'])
   assert.deepEqual(await said('folder'), ['folder: cannot be read: it is a folder'])
   assert.deepEqual(await said('large.yaml'), [
-    'large.yaml: the file is larger than 1 MiB, the most that a config may be',
+    'large.yaml: the file is larger than 1 MiB, the limit of a config',
   ])
   assert.deepEqual(await said('latin1.yaml'), ['latin1.yaml: cannot be read: it is not UTF-8 text'])
 })

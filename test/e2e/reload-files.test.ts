@@ -127,7 +127,7 @@ for (const { what, script } of [
     await program.line('it listens', said('"listening"'))
     const pid = program.lines.map(Number).find((number) => number > 0)!
     process.kill(pid, 'SIGHUP')
-    await program.line('it says what is wrong', said('nothing comes out of it'))
+    await program.line('it says what is wrong', said('it is a pipe without data'))
     const reloads = program.lines.filter((line) => line.includes('"trigger"'))
     assert.equal(reloads.length, 1)
     assert.match(reloads.join(), /"trigger":"SIGHUP"/)

@@ -90,7 +90,7 @@ function unknownReference(reference: string): string {
   const forms = 'allowed are ${VAR}, ${VAR:-default} and ${env:VAR}; write $${ for a literal ${'
   if (/^input:[\w-]{1,64}$/.test(reference)) {
     const variable = variableFor(reference.slice('input:'.length))
-    return `\${${reference}} would ask a person, and a gateway has nobody to ask: write \${${variable}}, and set that environment variable`
+    return `\${${reference}} asks a person, which a gateway cannot do: write \${${variable}} and set this environment variable`
   }
   return `found a "\${…}" that names no variable; ${forms}`
 }

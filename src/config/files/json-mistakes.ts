@@ -48,7 +48,7 @@ export function jsonMistake(text: string): JsonMistake | undefined {
       return done ? undefined : mistake('the file holds nothing')
     }
     const unit = text[at] ?? ''
-    if (done) return mistake(`found ${nameOf(text, at)} behind the end of the ${brackets['{'].name}`)
+    if (done) return mistake(`found ${nameOf(text, at)} after the end of the ${brackets['{'].name}`)
     const inside = open.at(-1)
     const isEnd = inside !== undefined && unit === brackets[inside.bracket].end
     if (
@@ -73,7 +73,7 @@ export function jsonMistake(text: string): JsonMistake | undefined {
         continue
       }
       case 'colon': {
-        if (unit !== ':') return mistake(`expected ":" behind the key, found ${nameOf(text, at)}`)
+        if (unit !== ':') return mistake(`expected ":" after the key, found ${nameOf(text, at)}`)
         expected = 'value'
         after = undefined
         at++
@@ -156,7 +156,7 @@ function scalarEnd(text: string, at: number): number | JsonMistake {
     return { offset: at, message: `found ${word}; JSON writes ${word.toLowerCase()}, in small letters` }
   if (/^(none|undefined|nan)$/i.test(word)) return { offset: at, message: `found ${word}; JSON writes null` }
   if (/^[,}\]:]/.test(text.slice(at, at + 1)))
-    return { offset: at, message: `a value is missing in front of "${text[at] ?? ''}"` }
+    return { offset: at, message: `a value is missing before "${text[at] ?? ''}"` }
   if (/^[-+.\d]/.test(word))
     return { offset: at, message: 'found a number in a form that JSON does not have' }
   return { offset: at, message: `expected a value, found ${nameOf(text, at)}` }
@@ -165,7 +165,7 @@ function scalarEnd(text: string, at: number): number | JsonMistake {
 function missingComma(text: string, at: number, bracket: '{' | '['): string {
   const { end, name } = brackets[bracket]
   if (text[at] === '"' || text[at] === '{' || text[at] === '[')
-    return `expected "," or "${end}", found ${nameOf(text, at)}: the comma behind the last entry of the ${name} is missing`
+    return `expected "," or "${end}", found ${nameOf(text, at)}: the comma after the last entry of the ${name} is missing`
   return `expected "," or "${end}", found ${nameOf(text, at)}`
 }
 

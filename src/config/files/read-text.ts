@@ -33,7 +33,7 @@ export async function readText(path: string, patience?: Millis): Promise<TextFil
       const bytes = await readOnce(path, patience)
       if (bytes === 'changed') {
         if (reads < MAX_READS) continue
-        return { problem: 'cannot be read: it is being written, and changed each time that it was read' }
+        return { problem: 'cannot be read: another process kept writing to it during every attempt' }
       }
       return 'problem' in bytes ? bytes : decoded(bytes)
     }
@@ -72,7 +72,7 @@ async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes
     const bytes = await readAll(pipe as AsyncIterable<Buffer>)
     // For example a pipe already read at the start: its content is gone.
     if ('length' in bytes && bytes.length === 0)
-      return { problem: 'cannot be read: it is a pipe, and nothing comes out of it' }
+      return { problem: 'cannot be read: it is a pipe without data' }
     return bytes
   } catch (error) {
     if (!isLate) throw error
@@ -89,7 +89,7 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Bytes> {
   for await (const chunk of stream) {
     chunks.push(chunk)
     length += chunk.length
-    if (length > MAX_BYTES) return { problem: 'the file is larger than 1 MiB, the most that a config may be' }
+    if (length > MAX_BYTES) return { problem: 'the file is larger than 1 MiB, the limit of a config' }
   }
   return Buffer.concat(chunks)
 }
@@ -116,9 +116,9 @@ export function whyUnreadable(error: unknown): string {
     case 'EISDIR':
       return 'it is a folder'
     case 'ENOTDIR':
-      return 'it is in what is no folder'
+      return 'a parent in its path is not a folder'
     case 'ENXIO':
-      return 'it is a socket, or a device that is not there'
+      return 'it is a socket, or a missing device'
     case 'ELOOP':
       return 'its links lead in a circle'
     case 'EACCES':

@@ -162,9 +162,9 @@ export function readValues(
         const found = isScalar(pair.key) ? 'null; put it in quotes' : isMap(pair.key) ? 'a map' : 'a list'
         report(path, position, `expected a name as the key of a map, found ${found}`)
       } else if (key === '__proto__') {
-        report(path, position, '"__proto__" is no name for a key: JavaScript keeps it for itself')
+        report(path, position, '"__proto__" is not allowed as a key: JavaScript reserves it')
       } else if (key.length > LONGEST_NAME) {
-        report(path, position, `found a name of ${key.length} characters; the most are ${LONGEST_NAME}`)
+        report(path, position, `found a name of ${key.length} characters; the limit is ${LONGEST_NAME}`)
       } else if (first !== undefined) {
         report([...path, key], position, `duplicate key "${key}"; the first is on line ${first.line}`)
       } else {

@@ -61,7 +61,7 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
       if (name !== written) notes.push(`${file}: "${written}" is called "${name}"`)
     } else if (configHash(twin.entry) !== configHash(entry)) {
       const both = `"${twin.written}" of ${twin.file} and "${written}" of ${file}`
-      problems.push(`${both} would both be called "${name}", and differ; rename one of them`)
+      problems.push(`${both} would both be called "${name}", but differ; rename one of the two`)
     }
   }
 
@@ -81,7 +81,7 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
       continue
     }
     if (isObject(read.value) && Object.keys(read.value).some((key) => ours.has(key))) {
-      problems.push(`${file}: is a config of Breakwater already, which needs no import`)
+      problems.push(`${file}: is already a config of Breakwater, so no import is needed`)
       continue
     }
     const written = writtenServers(read.value)
@@ -98,7 +98,7 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
       })
     }
     if (ignored.size > 0)
-      notes.push(`${file}: left out, as only a client has a use for it: ${[...ignored].join(', ')}`)
+      notes.push(`${file}: left out, because only clients use it: ${[...ignored].join(', ')}`)
   }
   if (problems.length > 0) return { ok: false, problems }
   const mcpServers = Object.fromEntries([...servers].map(([name, { entry }]) => [name, entry]))

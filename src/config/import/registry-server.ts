@@ -58,7 +58,7 @@ export function registryServer(value: unknown, variables: Variables): RegistrySe
   const runnable = packages.filter((one) => runnerOf(one) !== undefined && isOverPipe(one))
   const alternatives = (count: number) => {
     const others = remotes.length + packages.length - count
-    return others === 0 ? [] : [`it can be had in ${others} other ${others === 1 ? 'way' : 'ways'} as well`]
+    return others === 0 ? [] : [`it is also available in ${others} other ${others === 1 ? 'way' : 'ways'}`]
   }
   if (remote !== undefined)
     return {
@@ -72,7 +72,7 @@ export function registryServer(value: unknown, variables: Variables): RegistrySe
     return { name, entry: packageEntry(first, variables), notes }
   }
   const kinds = packages.map((one) => textOf(held(one, 'registryType')) ?? 'unknown').join(', ')
-  return `has no remote, and no package of npm, pypi or oci that speaks over a pipe (found: ${kinds || 'none'})`
+  return `has no remote, and no npm, pypi or oci package with stdio transport (found: ${kinds || 'none'})`
 }
 
 const typeOf = (remote: Json) => textOf(remote.type) ?? textOf(held(remote, 'transportType'))

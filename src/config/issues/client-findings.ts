@@ -30,7 +30,7 @@ function questions(config: unknown): ConfigFinding[] {
     inner === undefined ? key in config : isPlainMap(mcp) && inner in mcp,
   )
   const asked = found.map((path): ConfigFinding => {
-    const message = 'asks a person, which a gateway cannot: ignored; use environment variables'
+    const message = 'asks a person, which a gateway cannot do: ignored; use environment variables'
     return { path, at: 'key', message }
   })
   const chosen = ['allowed', 'excluded', 'serverCommand', 'discovery'].filter(
@@ -39,7 +39,7 @@ function questions(config: unknown): ConfigFinding[] {
   return [
     ...asked,
     ...chosen.map((key): ConfigFinding => {
-      const message = 'is for a client; a gateway ignores it, and runs all servers that are not "disabled"'
+      const message = 'is for a client; a gateway ignores it, and runs all servers except those "disabled"'
       return { path: ['mcp', key], at: 'key', message }
     }),
   ]

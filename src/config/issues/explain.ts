@@ -57,7 +57,7 @@ function unknownKey({ schema, value }: Explained, path: ConfigPath, key: string,
     return `"${key}" is a key of "${field.name}": write ${field.name}: ${inFlow(field.example)}`
   }
   const other = objects.find(({ shape }) => Object.hasOwn(shape, key))
-  if (other !== undefined) return `"${key}" belongs to an entry of another kind (${titleOf(other)})`
+  if (other !== undefined) return `"${key}" belongs to another kind of entry (${titleOf(other)})`
   const known = [...new Set(objects.flatMap(({ shape }) => Object.keys(shape)))]
   const synonym = Object.hasOwn(synonyms, key) ? synonyms[key]! : ''
   const guess = known.includes(synonym) ? synonym : suggest(key, known)
@@ -65,7 +65,7 @@ function unknownKey({ schema, value }: Explained, path: ConfigPath, key: string,
     meant.add(formatPath([...path, guess]))
     return `unknown key "${key}"; did you mean "${guess}"?`
   }
-  if (key.startsWith('x-')) return `unknown key "${key}"; an anchor can stand where it is used first`
+  if (key.startsWith('x-')) return `unknown key "${key}"; define the anchor at its first use`
   return `unknown key "${key}"; ${known.length === 0 ? 'none is allowed' : `allowed are ${known.join(', ')}`}`
 }
 

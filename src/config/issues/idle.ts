@@ -62,7 +62,7 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
     const known = meant.map((name) => tools.get(name) ?? [])
     if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
       const hint = didYouMean(tool, known.flat())
-      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one${hint}`
+      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it applies to nothing until such a tool exists${hint}`
       const leftOut = !isGlob(tool) && !meant.some((name) => isOffered(mcpServers[name]!.tools, tool))
       if (!leftOut && !known.flat().some(glob(tool))) findings.push(find('tool', message))
     }
@@ -72,7 +72,7 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
       (other, at) => at > index && keys.every((key) => key in other) && covers(other.match, match),
     )
     if (later !== -1 && keys.length > 0) {
-      const message = `has no effect: overrides[${later}] comes later, and sets the same for all that it matches`
+      const message = `has no effect: overrides[${later}] comes later and sets the same for all its calls`
       findings.push({ path, at: 'key', message })
     }
     return findings
@@ -213,7 +213,7 @@ export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigF
       { path, at: 'key', message: `has no effect on tool calls: ${why}` },
     ]
     if (effect !== undefined && effect !== 'read_only')
-      return find(`it is for tools that only read, and this override says "effect: ${effect}"`)
+      return find(`it is for read-only tools, and this override says "effect: ${effect}"`)
     const meant = Object.entries(mcpServers).filter(
       ([name, server]) =>
         !server.disabled && !(isFault && server.protected) && glob(match?.server ?? '*')(name),
@@ -257,7 +257,7 @@ export function idleArms({ mcpServers, chaos, experiments }: Config): ConfigFind
     )
     if (hit.length === 0 || aimed.length === 0 || isMet) return []
     const names = aimed.map(({ name }) => `"${name}"`).join(', ')
-    const message = `hits nothing: the fault matches no call that ${names} takes`
+    const message = `hits nothing: the fault matches no call of ${names}`
     return [{ path: ['chaos', 'faults', at, 'match', 'arm'], at: 'value', message }]
   })
 }
@@ -332,7 +332,7 @@ function exposedName(server: string, tool: string, separator: string, known: Kno
   const prefix = server + separator
   if (!tool.startsWith(prefix) || known.get(server)?.some(glob(tool)) === true) return []
   const own = tool.slice(prefix.length)
-  return [`at /mcp the tool "${own}" of ${server} is called "${tool}"; if that tool is meant, write "${own}"`]
+  return [`at /mcp the tool "${own}" of ${server} is called "${tool}"; if you mean this tool, write "${own}"`]
 }
 
 /** Servers with settings that do nothing, or more than intended. */
@@ -344,11 +344,11 @@ export function idleServers({ mcpServers }: Config): ConfigFinding[] {
       findings.push({
         path: [...path, 'tools', 'include'],
         at: 'key',
-        message: 'is empty, so that no tool is offered',
+        message: 'is empty, so no tool is offered',
       })
     }
     if (server.tools.exclude.includes('*')) {
-      const message = 'leaves out all tools, so that no tool is offered'
+      const message = 'leaves out all tools, so no tool is offered'
       findings.push({ path: [...path, 'tools', 'exclude'], at: 'key', message })
     }
     if (server.type === 'stdio') return findings

@@ -68,7 +68,7 @@ function serverNames({ gateway: { separator }, mcpServers }: Config): ConfigFind
     seen.set(name.toLowerCase(), name)
     if (twin !== undefined) {
       return [
-        { path, at: 'key', message: `differs from "${twin}" by case only, which people cannot tell apart` },
+        { path, at: 'key', message: `differs from "${twin}" only by case, which people cannot tell apart` },
       ]
     }
     // The first separator in a tool's full name must be the gateway's own.
@@ -82,7 +82,7 @@ function sentTwice({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, server]) => {
     if (server.type === 'stdio') return []
     const fixed = new Set(Object.keys(server.headers).map((header) => header.toLowerCase()))
-    const message = 'would be sent twice: "headers" sets it as well'
+    const message = 'would be sent twice: "headers" sets it too'
     return Object.entries(server.forwardHeaders).flatMap(([from, to]): ConfigFinding[] =>
       fixed.has(to) ? [{ path: ['mcpServers', name, 'forwardHeaders', from], at: 'value', message }] : [],
     )
@@ -222,7 +222,7 @@ function experimentFindings(config: Config): ConfigFinding[] {
     return [
       ...(twin === -1
         ? []
-        : [finding(index, ['name'], `"${name}" is the name of experiments[${twin}] already`)]),
+        : [finding(index, ['name'], `"${name}" is already the name of experiments[${twin}]`)]),
       ...(absent !== undefined
         ? [finding(index, ['match', 'server'], `"${absent}" matches no server${didYouMean(absent, names)}`)]
         : []),
@@ -233,7 +233,7 @@ function experimentFindings(config: Config): ConfigFinding[] {
           return finding(index, ['arms', arm], `there is no policy set "${set}"; there are ${sets}`)
         }),
       ...(rival
-        ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)]
+        ? [finding(index, ['match'], `takes calls of "${rival.name}": a call can be in only one experiment`)]
         : []),
       ...indivisible(experiment, beside(experiment, experiments), config).map((message) =>
         finding(index, ['arms'], message),
@@ -356,7 +356,7 @@ function bareVariables({ mcpServers }: Config): ConfigFinding[] {
     const [block, held] = entry.type === 'stdio' ? ['env', entry.env] : ['headers', entry.headers]
     return Object.entries(held).flatMap(([key, value]): ConfigFinding[] => {
       if (!/^(?:\w+ )?\$[A-Z][A-Z0-9_]*$/.test(value)) return []
-      const message = 'holds a $NAME, which is taken as it is; a variable is written ${NAME}'
+      const message = 'holds a $NAME, which is not expanded; write ${NAME} for a variable'
       return [{ path: ['mcpServers', server, block, key], at: 'value', message }]
     })
   })

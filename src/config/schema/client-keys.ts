@@ -4,7 +4,7 @@ import { isPlainMap } from './server-names.ts'
 // Keys written by clients beside a server's settings, without use for a gateway. All other unknown keys are mistakes.
 
 const ofClient = 'is for a client; a gateway ignores it'
-const approval = 'is about asking a person before tools are called, which clients do; a gateway ignores it'
+const approval = 'is about asking a person before tool calls, which only clients do; a gateway ignores it'
 const signIn = 'is ignored: a gateway signs in nowhere; put a token into "headers"'
 
 /** Ignored keys of an entry, with a description for each. */
@@ -14,7 +14,7 @@ export const clientKeys = {
   alwaysAllow: approval,
   watchPaths: ofClient,
   // Gemini CLI
-  trust: `${approval} (what tools say of themselves is believed with "trusted")`,
+  trust: `${approval} ("trusted" believes the annotations of tools)`,
   description: ofClient,
   extensionName: ofClient,
   authProviderType: signIn,
@@ -41,7 +41,7 @@ export const clientKeys = {
 
 type ClientKey = keyof typeof clientKeys
 
-const ofAnEditor = z.unknown().optional().describe('Of a client; a gateway has no use for it.')
+const ofAnEditor = z.unknown().optional().describe('For clients; a gateway ignores it.')
 
 /** The schema of `clientKeys`. */
 export const clientKeyShape = Object.fromEntries(

@@ -36,7 +36,7 @@ function orFile(block: Json): Json {
   const file: Json = {
     type: 'string',
     minLength: 1,
-    description: 'File with this block, relative to the one that names it.',
+    description: 'File with this block, relative to the file that names it.',
   }
   const elsewhere: Json = {
     type: 'object',

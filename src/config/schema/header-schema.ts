@@ -69,7 +69,7 @@ function refusal(from: string, to: string, isMap: boolean): string | undefined {
     return `"${header}" belongs to one connection or to the protocol and is never passed on`
   if (from === 'authorization') {
     return (
-      "the agent's Authorization is meant for this gateway and is never passed on; " +
+      "the agent's Authorization is for this gateway and is never passed on; " +
       'have agents send a header of its own and map it: { x-user-token: authorization }'
     )
   }

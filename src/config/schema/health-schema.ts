@@ -6,15 +6,15 @@ import { httpUrl } from './http-url.ts'
 
 const tool = z
   .strictObject({
-    name: z.string().min(1).max(256).describe('The tool, as its server calls it. It must do no harm.'),
-    arguments: z.record(z.string(), z.unknown()).default({}).describe('What it is called with.'),
+    name: z.string().min(1).max(256).describe('The tool, by its name at the server. Calls must be harmless.'),
+    arguments: z.record(z.string(), z.unknown()).default({}).describe('The arguments of the call.'),
     expect: z
       .union([z.string().min(1).max(10_000), z.record(z.string(), z.unknown())], {
-        error: 'expected a text that the answer holds, or a map of structuredContent',
+        error: 'expected a text contained in the answer, or a map of structuredContent',
       })
       .optional()
       .describe(
-        'What has to come: a text that is part of the answer, or values that its structuredContent has among others. Unless given, any result that is no error.',
+        'The expected answer: a text contained in the answer, or values contained in its structuredContent. Default: any result except an error.',
       ),
   })
   .describe('A tool that each probe calls.')
@@ -23,14 +23,14 @@ const slow = z
   .strictObject({
     p95: duration({ min: 1 })
       .optional()
-      .describe('Most that 95 % of pings, and of calls of the tool, may take.'),
+      .describe('Limit for the duration of 95 % of the pings and of the tool calls.'),
     baseline: z
       .number()
       .min(1.1)
       .max(100)
       .optional()
       .describe(
-        'Most that they, and the lists, may take, as a multiple of the median of well probes; and never less than 100 ms above it.',
+        'Limit for the duration of pings, tool calls and lists, as a multiple of the median of probes that were not slow; at least 100 ms above the median.',
       ),
   })
   .refine(({ p95, baseline }) => (p95 === undefined) !== (baseline === undefined), {
@@ -43,23 +43,23 @@ export const serverHealth = z
     every: duration({ min: 1_000 })
       .default(60_000)
       .describe(
-        'Between two probes while it is well. In doubt they come six times as often, at most once a second; while it is down after 1 s, 2 s and so on, up to 30 s.',
+        'Time between probes of a healthy server. In doubt, probes come six times as often, at most once a second; for a server that is down, after 1 s, 2 s and so on, up to 30 s.',
       ),
     failures: z
       .int()
       .min(1)
       .max(10)
       .default(2)
-      .describe('Probes in a row that have to fail for an incident. The end of its process is one at once.'),
+      .describe('Failed probes in a row that make an incident. The end of the process is one at once.'),
     tool: tool.optional(),
     slow: z
       .union([slow, z.literal(false)])
       .prefault({ baseline: 2 })
       .describe(
-        'When a probe counts as slow: `p95`, a bound, or `baseline`, a multiple of what is usual. `failures` slow ones of the last 20, the latest among them, are an incident. `false`: never.',
+        'When a probe counts as slow: `p95`, a limit, or `baseline`, a multiple of the usual time. If `failures` of the last 20 probes, including the latest, are slow, an incident begins. `false`: never.',
       ),
   })
-  .describe('How its health is watched.')
+  .describe('Health probes of the server.')
 
 export type ServerHealthConfig = z.output<typeof serverHealth>
 export type ProbeTool = NonNullable<ServerHealthConfig['tool']>
@@ -72,24 +72,24 @@ const name = z
   .regex(/^[A-Za-z0-9][\w.-]{0,63}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
   .optional()
   .describe(
-    'What metrics, log and incidents call it. Its type unless given; to be given where there is another one of that type.',
+    'Name in metrics, log and incidents. Default: the type. Required if several webhooks have the same type.',
   )
 
 const webhook = z
   .discriminatedUnion('type', [
     z
       .strictObject({
-        type: z.literal('json').describe('An object of our own, by POST.'),
+        type: z.literal('json').describe("Breakwater's own JSON object, by POST."),
         name,
-        url: secretUrl.describe('Where it is posted to. Redirects are not followed.'),
-        headers: headers.default({}).describe('Sent with it.'),
+        url: secretUrl.describe('The URL of the POST. Redirects are not followed.'),
+        headers: headers.default({}).describe('Headers of the POST.'),
       })
       .meta({ title: 'JSON' }),
     z
       .strictObject({
         type: z.literal('slack').describe('An incoming webhook of Slack.'),
         name,
-        url: secretUrl.describe('The URL that Slack gave.'),
+        url: secretUrl.describe('The URL from Slack.'),
       })
       .meta({ title: 'Slack' }),
     z
@@ -103,11 +103,11 @@ const webhook = z
           .describe('The integration key of the service.'),
         url: secretUrl
           .default('https://events.pagerduty.com/v2/enqueue')
-          .describe('Where events go: another one for the EU, or a relay.'),
+          .describe('The URL for events; change it for the EU, or for a relay.'),
       })
       .meta({ title: 'PagerDuty' }),
   ])
-  .describe('Who is told of incidents.')
+  .describe('A receiver of notices about incidents.')
 
 /**
  * Gives each webhook its own name, by which later configs and processes recognize the webhook. A number by position
@@ -123,7 +123,7 @@ function named(given: readonly z.output<typeof webhook>[], context: z.core.$Refi
     if (one.name === undefined && given.some(({ type }, other) => type === one.type && other !== index))
       refuse(`"name" is missing: there is more than one webhook of type ${one.type}`)
     else if (twin === undefined) taken.set(name, index)
-    else refuse(`"${name}" is the name of webhooks[${twin}] already`)
+    else refuse(`"${name}" is already the name of webhooks[${twin}]`)
     return { ...one, name }
   })
 }
@@ -136,13 +136,13 @@ export const health = z
       .max(16)
       .default([])
       .transform(named)
-      .describe('Who is told when an incident begins, goes on for long, and ends; each of them once.'),
+      .describe('Receivers of a notice when an incident begins, when it lasts long, and when it ends.'),
     escalateAfter: duration({ min: 1_000 })
       .default(15 * 60_000)
-      .describe('How long an incident may be open before all webhooks are told so.'),
+      .describe('How long an incident may be open before all webhooks get a notice.'),
   })
   .prefault({})
-  .describe('Incidents of servers, and who is told of them.')
+  .describe('Incidents of servers, and the webhooks for notices.')
 
 export type HealthConfig = z.output<typeof health>
 export type WebhookConfig = HealthConfig['webhooks'][number]

@@ -39,21 +39,21 @@ const sessions = z
     max: count(1_000_000).default(10_000).describe('Sessions open at once.'),
     unused: duration({ min: 1_000 })
       .default(5 * 60_000)
-      .describe('A session without any request since its `initialize` is closed after so long.'),
+      .describe('A session without any request since its `initialize` is closed after this time.'),
     idle: duration({ min: 1_000 })
       .default(30 * 60_000)
-      .describe('A session unused for so long is closed.'),
+      .describe('A session unused for this time is closed.'),
     maxInFlight: count(10_000).default(256).describe('Calls under way at once in one session.'),
   })
   .prefault({})
   .describe('Sessions of agents that speak a protocol with sessions.')
 
 const requestRate = z.strictObject({
-  rate: rate().describe('Requests in the long run: 100/s, 60/m, 1000/h, or a number of requests per second.'),
+  rate: rate().describe('Sustained rate: 100/s, 60/m, 1000/h, or a number of requests per second.'),
   burst: count(1_000_000)
     .optional()
     .describe(
-      'How many requests may come at once after a pause. Default: the requests of one second, at least 1.',
+      'Burst: requests allowed at once after a pause. Default: the requests of one second, at least 1.',
     ),
 })
 
@@ -62,7 +62,7 @@ const limits = z
     memory: size(64 * 1024 ** 3)
       .default(640 * 1024 ** 2)
       .describe(
-        'Bytes that wait in the gateway. Unfinished replies get 40 %, and those of one server half of that. The words of clients about themselves get 20 %. Request bodies, unread replies, events for clients that resume, and questions with their answers get 10 % each. One session gets a quarter of the unread replies.',
+        'Limit of bytes buffered in the gateway. Unfinished replies get 40 %, those of a single server half as much. Descriptions that clients give of themselves get 20 %. Request bodies, unread replies, events for resuming clients, and questions with their answers get 10 % each. A session gets a quarter of the unread replies.',
       ),
     perClient: z
       .number()
@@ -70,37 +70,37 @@ const limits = z
       .max(1)
       .default(0.5)
       .describe(
-        'The share of one client in all that the gateway counts by client: calls, connections, sessions, subscriptions, request bodies, and the like. Clients differ by address (IPv6: its first 64 bits). Set 1 behind a proxy that hides addresses.',
+        'The share of one client in all limits by client: calls, connections, sessions, subscriptions, request bodies, and the like. Clients differ by address (IPv6: its first 64 bits). Set 1 behind a proxy that hides addresses.',
       ),
     stalled: duration({ min: 3_000 })
       .default(30_000)
       .describe(
-        'The gateway closes a connection that takes nothing of a waiting reply for so long. A request body may pause for a third of the time, and may take twice the time as a whole.',
+        'The gateway closes a connection that reads nothing of a waiting reply for this time. A request body may pause for a third of this time, and may take twice this time in all.',
       ),
     perSession: z
       .union([requestRate, z.literal(false)])
       .prefault({ rate: '1000/s', burst: 2_000 })
       .describe(
-        'For each session; clients without sessions, and `initialize`, count for `perTenant` alone. What is too much gets the JSON-RPC error `rate_limited`. `false`: no limit.',
+        'For each session; clients without sessions, and `initialize`, count only for `perTenant`. Requests above the limit get the JSON-RPC error `rate_limited`. `false`: no limit.',
       ),
     perTenant: z
       .union([requestRate, z.literal(false)])
       .prefault({ rate: '5000/s', burst: 10_000 })
       .describe(
-        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. `false`: no limit.',
+        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all new names together count as one tenant. `false`: no limit.',
       ),
     rejectionPause: duration({ min: 0, max: 10_000 })
       .default(1_000)
       .describe(
-        'A client that comes back before it was told to, more than ten times and more than ten times a second, gets its next rejections later and later, up to this; never later than it was told. Other answers are never held. 0: none are.',
+        'Longest delay of a rejection. A client that retries earlier than told, more than ten times and more than ten times a second, gets its next rejections later and later, but never later than the time told. Other answers are never delayed. 0: no delay.',
       ),
     connections: count(1_000_000)
       .default(20_000)
-      .describe('Connections of agents open at once; further ones are closed at once.'),
+      .describe('Open connections of agents; the gateway closes further connections immediately.'),
   })
   .prefault({})
   .describe(
-    'How fast requests of agents may come, whatever they are for, and how much at once, of all clients and of one. What is too much is refused before anything else is done for it.',
+    'Limits for the rate and number of requests from agents, for all clients together and by client. Requests above a limit are refused before any other work.',
   )
 
 const environmentName = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
@@ -116,16 +116,16 @@ const gateway = z
       .register(secrets, { secrecy: 'text' })
       .optional()
       .describe(
-        'Bearer token of the control plane; required when `control` is not a loopback address. Unless given, one is made at each start and kept in a file for the commands of the same user, and on loopback reading goes without.',
+        'Bearer token of the control plane; required when `control` is not a loopback address. Default: a new token at each start, in a file for commands of the same user; reading on loopback then needs no token.',
       ),
     dynamicCommands: z
       .boolean()
       .default(false)
-      .describe('Whether servers that are added through the admin API may be programs to run (`command`).'),
+      .describe('Whether the admin API may add servers that are programs to run (`command`).'),
     environment: environmentName
       .optional()
       .describe(
-        'What this gateway serves; unset counts as `production`. Faults may be armed in dev, development, test, staging, sandbox, qa and local, and in what `chaosEnvironments` names; the environment variables NODE_ENV and ENVIRONMENT, where they are set, have to be one of these as well. Fixed at boot: a reload cannot change it.',
+        'Environment of this gateway; unset counts as `production`. Faults may be armed in dev, development, test, staging, sandbox, qa, local and the names in `chaosEnvironments`; the environment variables NODE_ENV and ENVIRONMENT, if set, must be one of these too. Fixed at boot: a reload cannot change it.',
       ),
     chaosEnvironments: z
       .array(environmentName.refine(mayBeForTests, 'faults are never armed in an environment of that name'))
@@ -137,13 +137,13 @@ const gateway = z
       .min(1)
       .optional()
       .describe(
-        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), incidents (`incidents.json`), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one does not start.',
+        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), outcomes of calls with an idempotency key (`records`, a LevelDB with unencrypted answers of servers, in a folder only for its owner), incidents (`incidents.json`), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one does not start.',
       ),
     separator: z
       .string()
       .regex(/^[A-Za-z0-9_-]{1,8}$/, 'expected 1 to 8 of A-Z a-z 0-9 _ -')
       .default('__')
-      .describe('Stands between server and tool in the names on /mcp; forbidden inside server names.'),
+      .describe('Separator of server and tool in the names on /mcp; forbidden inside server names.'),
     allowedHosts: z
       .array(hostName)
       .max(64)
@@ -160,12 +160,12 @@ const gateway = z
     maxInFlight: count(100_000).default(2_000).describe('Calls under way at once, over all sessions.'),
     listTimeout: duration({ min: 1 })
       .default(2_000)
-      .describe('How long lists on /mcp wait for a server that is still being discovered, in all.'),
+      .describe('Longest total wait of a list on /mcp for servers that are still being discovered.'),
     drain: duration({ max: 600_000 }).default(10_000).describe('How long SIGTERM waits for calls in flight.'),
     ready: z
       .enum(['always', 'any', 'all'])
       .default('any')
-      .describe('Which servers must be up for /readyz: none of them, one, or all.'),
+      .describe('Servers that must be up for /readyz: none, one, or all.'),
     sessions,
     limits,
   })
@@ -201,7 +201,7 @@ const setName = z
 
 const effect = z
   .enum(['read_only', 'idempotent', 'write'])
-  .describe('What running these tools again does: decides what may be retried, hedged and kept.')
+  .describe('Effect of running these tools again: decides whether calls may be retried, hedged and stored.')
 
 const match = z
   .strictObject({
@@ -209,7 +209,7 @@ const match = z
     tool: globPattern.optional().describe('Glob over tool names, as their server knows them.'),
     method: globPattern.optional().describe('Glob over JSON-RPC methods.'),
   })
-  .describe('What an override applies to: everything that all of these globs match.')
+  .describe('The override applies to calls that match all of these globs.')
 
 /** The block `policies`. */
 const mesh = z
@@ -219,11 +219,11 @@ const mesh = z
       .array(z.strictObject({ match, effect: effect.optional(), ...settings(false) }))
       .max(1_000)
       .default([])
-      .describe('For some calls. Of those that match, the last that sets a policy decides about it.'),
+      .describe('For some calls. For each policy, the last matching override that sets it wins.'),
     sets: z
       .record(setName, z.strictObject(settings(false)))
       .default({})
-      .describe('Alternatives by name. What a set says of a policy wins over defaults and overrides.'),
+      .describe('Named alternatives. The settings of a set win over defaults and overrides.'),
   })
   .prefault({})
   .describe('Resilience policies, by name; `false` switches one off.')
@@ -252,13 +252,13 @@ function withTimeoutUnits(given: unknown): unknown {
   )
 }
 
-const ofClient = z.unknown().optional().describe('Of a client; a gateway has no use for it.')
+const ofClient = z.unknown().optional().describe('For clients; a gateway ignores it.')
 
 /** The block `mcp` of VS Code's settings; Gemini CLI has its own `mcp`, without servers. */
 const mcp = z
   .strictObject({
     servers: servers.optional().describe('Another name for `mcpServers`.'),
-    inputs: z.array(z.unknown()).optional().describe('What VS Code asks a person for: ignored.'),
+    inputs: z.array(z.unknown()).optional().describe('Values that VS Code asks a person for: ignored.'),
     discovery: ofClient,
     allowed: ofClient,
     excluded: ofClient,
@@ -272,13 +272,13 @@ export const config = z
     $schema: z.string().optional().describe('For editors.'),
     gateway,
     mcpServers: servers.optional(),
-    servers: servers.optional().describe('Another name for `mcpServers`, the one that VS Code uses.'),
-    context_servers: servers.optional().describe('Another name for `mcpServers`, the one that Zed uses.'),
+    servers: servers.optional().describe('Another name for `mcpServers`, used by VS Code.'),
+    context_servers: servers.optional().describe('Another name for `mcpServers`, used by Zed.'),
     mcp: mcp.optional(),
     inputs: z
       .array(z.unknown())
       .optional()
-      .describe('What VS Code asks a person for. A gateway cannot: ignored.'),
+      .describe('Values that VS Code asks a person for. A gateway cannot ask: ignored.'),
     policies: mesh,
     chaos,
     experiments,
@@ -313,7 +313,7 @@ function withOwnNames(
     else if (twin !== undefined)
       refuse(
         written,
-        `would be known as "${name}", and so would "${twin.writtenName ?? name}"; rename one of them`,
+        `would be known as "${name}", and so would "${twin.writtenName ?? name}"; rename one of the two`,
       )
     else named.set(name, name === written ? entry : { ...entry, writtenName: written })
   }

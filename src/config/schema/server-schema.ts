@@ -21,13 +21,13 @@ const serverSettings = {
     .boolean()
     .default(false)
     .describe(
-      'Whether it gets the W3C baggage in `_meta` of what agents send. A header is another matter: `forwardHeaders`.',
+      'Whether the server gets the W3C baggage in `_meta` of agent requests. For headers see `forwardHeaders`.',
     ),
   protected: z
     .boolean()
     .default(false)
     .describe(
-      'Whether faults leave it alone: a plan or an injection that names it is refused, and those that would reach it by a glob pass it by.',
+      'Whether faults spare the server: a plan or an injection that names the server is refused, and globs skip it.',
     ),
   tools: z
     .strictObject({
@@ -35,14 +35,14 @@ const serverSettings = {
       exclude: globs.default([]).describe('Globs of tools to hide; wins over `include`.'),
     })
     .prefault({})
-    .describe('Which of its tools exist for agents.'),
+    .describe('The tools of the server that agents see.'),
   includeTools: globs.optional().describe('Another name for `tools.include`, as Gemini CLI writes it.'),
   excludeTools: globs.optional().describe('Another name for `tools.exclude`, as Gemini CLI writes it.'),
   disabledTools: globs.optional().describe('Another name for `tools.exclude`, as Roo Code writes it.'),
   timeout: duration({ min: 1 })
     .optional()
     .describe(
-      'How long a call of it may take: an override of `attemptTimeout`, and of `deadline` where that is shorter, in front of all others. Of a bare number the other keys tell whether it is in seconds (Cline, Roo Code) or in milliseconds (Gemini CLI, Claude Code).',
+      'Longest duration of a call: an override of `attemptTimeout`, and of a shorter `deadline`, before all other overrides. For a bare number, the other keys decide between seconds (Cline, Roo Code) and milliseconds (Gemini CLI, Claude Code).',
     ),
   timeouts: z
     .strictObject({
@@ -50,44 +50,44 @@ const serverSettings = {
       start: duration({ min: 1 })
         .default(180_000)
         .describe(
-          'From the start of a process until it writes to its standard output: `npx` and `uvx` download programs at their first start. One of a program that came up before gets three times as long as that took, and at least `discovery`.',
+          'From the start of a process until its first output: `npx` and `uvx` download programs at their first start. A program that has started before gets three times its earlier time, and at least `discovery`.',
         ),
       discovery: duration({ min: 1 })
         .default(10_000)
         .describe(
-          'Bounds discovery (handshake and lists together), each handshake for a caller, and the acknowledgement of a notification. With a process it counts from the first that it writes.',
+          'Limit for discovery (handshake and lists together), each handshake for a caller, and the acknowledgement of a notification. For a process, it counts from the first output.',
         ),
       idle: duration({ min: 1 }).default(300_000).describe('Longest silence between two chunks of a reply.'),
     })
     .prefault({})
-    .describe('How long its slow moments may last. Calls have the policy `attemptTimeout`.'),
+    .describe('Timeouts of the connection. Calls have the policy `attemptTimeout`.'),
   grace: duration()
     .default(60_000)
     .describe('How long the last-known tools stay listed after the server went down.'),
   refresh: duration({ min: 1_000 })
     .default(300_000)
     .describe(
-      'How often its lists are fetched again; while its health is watched, at the first probe after that.',
+      'How often its lists are fetched again; with health probes, at the next probe after this time.',
     ),
   health: z
     .union([serverHealth, z.literal(false)])
     .prefault({})
     .describe(
-      'How its health is watched by probes. `false`: it is asked for its lists only, and has no incidents.',
+      'Health probes of the server. `false`: the gateway only fetches its lists, and the server has no incidents.',
     ),
   maxReply: size()
     .default(16 * 1024 ** 2)
-    .describe('Largest single message that it may send.'),
+    .describe('Largest single message from the server.'),
   maxList: size()
     .default(16 * 1024 ** 2)
     .describe(
-      'Most bytes that are read and kept of each of its lists (tools, prompts, resources, templates), pages together; of a longer one, or one of more than 10,000 entries, the first part is offered.',
+      'Most bytes read and kept of each of its lists (tools, prompts, resources, templates), all pages together; of a longer list, or a list of more than 10,000 entries, only the first part is offered.',
     ),
   deliver: z
     .enum(['protocol_error', 'tool_result'])
     .default('protocol_error')
     .describe(
-      'How agents get errors of the gateway about its tool calls: as JSON-RPC errors, or as results that a model can read.',
+      'Form of gateway errors for its tool calls: JSON-RPC errors, or results that a model can read.',
     ),
 }
 
@@ -156,31 +156,29 @@ export const httpServer = z
     type: z
       .enum(['auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
       .default('auto')
-      .describe(
-        '`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` whichever of them is found there.',
-      ),
-    url: serverUrl.optional().describe('Where it is.'),
+      .describe('`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` detects which.'),
+    url: serverUrl.optional().describe('The URL of the server.'),
     httpUrl: serverUrl.optional().describe('Another name for `url`, as Gemini CLI writes it.'),
     serverUrl: serverUrl.optional().describe('Another name for `url`, as Windsurf writes it.'),
-    urls: z.array(serverUrl).min(1).max(64).optional().describe('Where its replicas are, instead of `url`.'),
-    headers: headers.default({}).describe('Sent with every request.'),
+    urls: z.array(serverUrl).min(1).max(64).optional().describe('URLs of its replicas, instead of `url`.'),
+    headers: headers.default({}).describe('Headers sent with every request.'),
     era: z
       .enum(['auto', 'legacy', 'modern'])
       .default('auto')
       .describe(
-        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or those of each client, if the server speaks them (`auto`).',
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or the version of each client, if the server speaks it (`auto`).',
       ),
     forwardHeaders: forwardHeaders
       .prefault([])
       .describe(
-        "Request headers of the agent that are passed on: a list, or a map from the agent's name to the server's. " +
-          'Cookies only in a map; `Authorization` of the agent never, yet a header of its own may become it. ' +
-          'A session is bound to those that its `initialize` came with: a later request of it with others, or without, gets a 404.',
+        "Request headers of the agent to pass on: a list, or a map from the agent's name to the server's. " +
+          'Cookies only in a map; `Authorization` of the agent never, but a map may turn another header into it. ' +
+          'A session is bound to the values in its `initialize`: a later request with other values, or without, gets a 404.',
       ),
     sessionRecovery: z
       .enum(['transparent', 'surface'])
       .default('transparent')
-      .describe('What follows when the server forgot a session: a new one, or a 404 to the agent.'),
+      .describe('Reaction when the server forgot a session: a new session, or a 404 to the agent.'),
     connections: z
       .number()
       .int()
@@ -188,7 +186,7 @@ export const httpServer = z
       .max(4_096)
       .default(4_096)
       .describe(
-        'Sockets for calls, per replica; notifications and cancellations have up to 16 of their own. A call keeps its socket while it waits for its agent or hangs, and holds no slot of the bulkhead then: a small number lets such calls keep out all others. `policies.bulkhead` limits the load.',
+        'Sockets for calls, per replica; notifications and cancellations have up to 16 of their own. A call that waits for its agent or hangs keeps its socket but no bulkhead slot, so with few sockets such calls block all others. `policies.bulkhead` limits the load.',
       ),
     tls: tls.optional(),
     passthrough: z
@@ -202,7 +200,7 @@ export const httpServer = z
   })
   .meta({
     title: 'HTTP server',
-    description: 'A server that is reached over HTTP.',
+    description: 'A server reached over HTTP.',
     oneOf: urlKeys.map((key) => ({ required: [key] })),
   })
   .transform((given, context) => {
@@ -249,35 +247,35 @@ export const stdioServer = z
       .min(1)
       .optional()
       .describe(
-        'File with more of it, in lines of KEY=value; `env` wins. Relative to the folder of the config.',
+        'File with more variables, in lines of KEY=value; `env` wins. Relative to the folder of the config.',
       ),
     cwd: text
       .min(1)
       .optional()
-      .describe("Working folder, relative to the folder of the config; the gateway's own unless given."),
+      .describe("Working folder, relative to the folder of the config. Default: the gateway's own."),
     sharing: z
       .enum(['shared', 'per_session'])
       .default('shared')
-      .describe('One process for all sessions, or one for each. Roots need one for each.'),
+      .describe('One process for all sessions, or one per session. Roots need one per session.'),
     era: z
       .enum(['auto', 'legacy', 'modern'])
       .default('auto')
       .describe(
-        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out (`auto`; the newer one of a program that speaks both).',
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or detected (`auto`; the newer era if the program speaks both).',
       ),
     processes: z
       .strictObject({
-        max: z.number().int().min(1).max(10_000).default(100).describe('At once, over all sessions.'),
+        max: z.number().int().min(1).max(10_000).default(100).describe('Most processes, over all sessions.'),
         perClient: z
           .number()
           .int()
           .min(1)
           .max(10_000)
           .optional()
-          .describe('Of them for one client, told apart by its address. Default: half of `max`.'),
+          .describe('Most processes for one client (one address). Default: half of `max`.'),
       })
       .prefault({})
-      .describe('How many processes `sharing: per_session` may start; a session too many is refused.'),
+      .describe('Limits of the processes of `sharing: per_session`; further sessions are refused.'),
     ...serverSettings,
     ...silentKeys,
   })

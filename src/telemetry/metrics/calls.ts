@@ -57,12 +57,7 @@ export const calls = {
     'arms × 6 sources × 15',
     CALLS_PER_INTENT,
   ),
-  intentsUnattributed: counter(
-    'intents_unattributed_total',
-    'Tool calls without a known task.',
-    [],
-    '1',
-  ),
+  intentsUnattributed: counter('intents_unattributed_total', 'Tool calls without a known task.', [], '1'),
   intentsEvicted: counter(
     'intents_evicted_total',
     'Tasks of agents that were ended early, because too many were open.',

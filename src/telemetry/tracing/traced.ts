@@ -55,7 +55,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
       writer.write(call)
     } catch (error) {
       // A tracing bug is no reason for a log line per call.
-      if (!told) log.error({ err: error }, 'internal error in tracing (a bug in Breakwater); spans are missing')
+      if (!told) log.error({ err: error }, 'internal error in tracing (a bug in Breakwater); spans missing')
       told = true
     }
   })

@@ -146,7 +146,7 @@ test('a gate that could never trigger, and a recovery without time, are refused'
     /expected less than 100 attempts/,
   )
   assert.match((await withGate(`metric: p95, above: ${'9'.repeat(400)}`))[0]!, /expected a number/)
-  assert.match((await withGate('metric: p95, above: 1s, for: 10m'))[0]!, /expected less than the length of all stages/)
+  assert.match((await withGate('metric: p95, above: 1s, for: 10m'))[0]!, /expected less than the length of/)
   assert.match(
     (await withGate('metric: p95, above: 1s, of: control'))[0]!,
     /expected a rule about the treatment/,
