@@ -144,8 +144,8 @@ export const ENDED = 'it had ended when the reply came'
 
 /** The chapters of the catalogue, with their titles, in its order. */
 export const families = {
-  registry: 'What servers list',
-  route: 'Where calls go',
+  registry: 'Lists of servers',
+  route: 'Routing of calls',
   request: 'Requests',
   connection: 'The connection',
   process: 'The process of a server',

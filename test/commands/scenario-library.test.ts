@@ -121,7 +121,7 @@ test('a mistake in a fault gives its line before any injection', async (t) => {
     ],
     [
       '{ name: a, type: conn.refused, rate: 1 }',
-      /^mine\.yaml:8:13 .*"a" is the name of faults\[0\] already$/,
+      /^mine\.yaml:8:13 .*"a" is already the name of faults\[0\]$/,
     ],
   ] as const) {
     const isTwin = wanted[0].source.includes('already')

@@ -37,7 +37,7 @@ test('a target that is neither a server nor an alias is an error at its place th
     (
       await errorsOf(t, `${servers}chaos:\n  aliases: { redis: dache, oauth-token: weather }\n${faults}`)
     ).join(),
-    /"redis" is "dache" by "aliases", which is no server here; there are weather, cache/,
+    /"redis" means "dache" by "aliases", but no server here has this name; there are weather, cache/,
   )
   assert.match(
     (await errorsOf(t, `${servers}chaos:\n  aliases: { redis: a/b/c }`)).join(),

@@ -98,7 +98,7 @@ test('a fault at a tool without targets is injected, and the answer says that no
   ])
   assert.equal(await inject('re*'), undefined)
   assert.deepEqual(await inject('write', 'flaky', false), [
-    'allowWrites: hits no tool call: no tool of flaky that it matches is known to be read-only',
+    'allowWrites: hits no tool call: no matching tool of flaky is known to be read-only',
   ])
   assert.equal(await inject('read', 'flaky', false), undefined)
 })

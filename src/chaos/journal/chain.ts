@@ -64,13 +64,13 @@ export function readChain(text: string, key: KeyObject | undefined): Chain {
     const broken = (why: string): Chain => {
       return { header, lines, hashes, bytes, broken: { line: lines.length + 1, why, isTorn } }
     }
-    if (isTorn) return broken('is cut off within')
+    if (isTorn) return broken('is cut off in the middle')
     const [, hash, record] = LINE.exec(raw) ?? []
     const read = record === undefined ? undefined : parseJson(record)
     if (hash === undefined || record === undefined || !isObject(read))
       return broken('is no line of a journal')
     if (header === undefined) {
-      if (read.kind !== 'header') return broken('is not the first line of a file: that is missing')
+      if (read.kind !== 'header') return broken('is not the first line of a file: the first line is missing')
       header = read as unknown as Header
       last = String(header.previous)
     }

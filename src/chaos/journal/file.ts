@@ -133,7 +133,7 @@ export class JournalFile implements Sink {
     if (found !== undefined && found !== place.size) {
       // The chain continues from its present end, or is found damaged.
       this.#place = undefined
-      throw new Error(`${path} has ${found} bytes and was left with ${place.size}: who else writes to it?`)
+      throw new Error(`${path} has ${found} bytes, not ${place.size}: another process writes to it`)
     }
     try {
       await appendFile(path, text, { mode: 0o600 })
@@ -167,7 +167,7 @@ export class JournalFile implements Sink {
     const chain = readChain(text, key)
     this.#takeOver(typeof head === 'string' ? 0 : lostAfter(head, chain))
     if (typeof head === 'string') {
-      if (text !== '') await this.#putAside(head === 'none' ? 'has no head' : 'has a head that was forged')
+      if (text !== '') await this.#putAside(head === 'none' ? 'has no head' : 'has a forged head')
       this.#beginAgain(chain, head)
       return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
@@ -249,6 +249,6 @@ function damageIn({ header, hashes, broken }: Chain, head: Head): string | undef
   if (header?.file === head.file + 1) return undefined
   if (header?.file !== head.file) return `is file ${header?.file} of its journal, and not ${head.file}`
   if (head.line > 0 && hashes[head.line - 1] !== head.hash)
-    return `does not hold what its head says: ${hashes.length} lines, expected ${head.line} or more`
+    return `contradicts its head: ${hashes.length} lines, expected ${head.line} or more`
   return undefined
 }

@@ -80,13 +80,13 @@ function checked(
   const { path } = newest
   if (head === 'none' && found.length === 0)
     return nothing([
-      { file: path, why: newest.isEmpty ? 'is empty, and has no head' : 'is not there, nor was it ever' },
+      { file: path, why: newest.isEmpty ? 'is empty, and has no head' : 'does not exist, and never did' },
     ])
   const problems: JournalProblem[] = []
   if (head === 'none')
     problems.push({
       file: path,
-      why: 'has no head: the head was removed, or the file was moved or copied, as a head belongs to the path of its journal',
+      why: 'has no head: the head was removed, or the journal was moved or copied (a head belongs to one path)',
     })
   if (head === 'forged') problems.push({ file: path, why: 'has a head that was made without the key' })
   const known = typeof head === 'string' ? undefined : head
@@ -135,12 +135,12 @@ function orderOf(
     if (expected !== undefined && number < expected)
       problems.push({
         file: file.path,
-        why: `is file ${number} of the journal, where file ${expected} has to be: it was exchanged`,
+        why: `is file ${number} of the journal, expected file ${expected}: the file was exchanged`,
       })
     const end = before?.chain.hashes.at(-1)
     const isNext = before !== undefined && before.chain.header!.file === number - 1
     if (isNext && before!.chain.broken === undefined && end !== header!.previous) {
-      const why = `does not go on from ${before!.path}: lines are missing at the end of that, or it was exchanged`
+      const why = `does not go on from ${before!.path}: last lines are missing there, or a file was exchanged`
       problems.push({ file: file.path, line: 1, why })
     }
     if (hashes.length > 0) before = file
@@ -165,7 +165,7 @@ function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalP
   const why =
     hashes.length < line
       ? `is missing: the gateway wrote ${numbered(line, 'line')} to the file, and ${hashes.length} of them are there`
-      : `line ${line} is not the one that the head knows of: the file was exchanged`
+      : `line ${line} differs from the line in the head: the file was exchanged`
   return [
     {
       file: last.path,

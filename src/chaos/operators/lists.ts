@@ -9,7 +9,7 @@ export const truncateList = operator({
   schema: z.strictObject({
     op: z.literal('truncate_list'),
     path: pointer(),
-    keep: z.number().min(0).lt(1).default(0.5).describe('Share that stays, rounded up; at least one goes.'),
+    keep: z.number().min(0).lt(1).default(0.5).describe('Share kept, rounded up; at least one is dropped.'),
   }),
   fits: ({ value }) => Array.isArray(value) && value.length > 0,
   edit({ value }, { keep }) {
@@ -21,7 +21,7 @@ export const truncateList = operator({
 const cursor = /^(next_?)?cursor$|^next(_?page)?(_?token)?$|^page_?token$/i
 
 export const dropNextCursor = operator({
-  about: 'Leaves out the cursor to the next page, so that there seems to be none.',
+  about: 'Removes the cursor to the next page, so the list seems complete.',
   detectable: 'semantic',
   on: 'json',
   schema: z.strictObject({ op: z.literal('drop_next_cursor'), path: pointer() }),
@@ -36,7 +36,7 @@ export const dropNextCursor = operator({
 const total = /^(total|count)$|^(total|num)_?(count|items|results|hits)$|_?count$|^num_?found$/i
 
 export const lieTotal = operator({
-  about: 'Says that there is another number of elements than there is.',
+  about: 'Changes the stated total number of elements.',
   detectable: 'semantic',
   on: 'json',
   schema: z.strictObject({
@@ -47,7 +47,7 @@ export const lieTotal = operator({
       .min(0)
       .refine((factor) => factor !== 1, 'a factor of 1 changes nothing')
       .default(2)
-      .describe('What the total is multiplied by, rounded; it differs by 1 at least.'),
+      .describe('Factor of the total, rounded; the total changes by at least 1.'),
   }),
   fits: ({ key, value }) =>
     key !== undefined && total.test(key) && Number.isInteger(value) && (value as number) >= 0,
@@ -88,7 +88,7 @@ export const rename = operator({
 })
 
 export const nullValue = operator({
-  about: 'Puts null in place of a value.',
+  about: 'Replaces a value by null.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({ op: z.literal('null'), path: pointer() }),
@@ -97,7 +97,7 @@ export const nullValue = operator({
 })
 
 export const dropRequired = operator({
-  about: 'Leaves out a member that has to be there.',
+  about: 'Removes a required member.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({ op: z.literal('drop_required'), path: pointer() }),
@@ -107,7 +107,7 @@ export const dropRequired = operator({
 })
 
 export const dropOptional = operator({
-  about: 'Leaves out a member that may be missing.',
+  about: 'Removes an optional member.',
   detectable: 'semantic',
   on: 'json',
   schema: z.strictObject({ op: z.literal('drop_optional'), path: pointer() }),

@@ -9,7 +9,7 @@ export const pointer = () =>
     .string()
     .regex(/^(\*?(\/([^~]|~[01])*)*)$/, 'expected a JSON Pointer, such as /items/*/name')
     .optional()
-    .describe('Where, as a JSON Pointer; `*` is every array element. Without it: drawn from where it fits.')
+    .describe('The place, as a JSON Pointer; `*` is every array element. Default: drawn from fitting places.')
 
 /** Returns the segments of a pointer, none for the whole value. A leading `*` needs no slash. */
 export function segmentsOf(path: string): string[] {

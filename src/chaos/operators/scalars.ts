@@ -23,7 +23,7 @@ const otherWord = (word: string): string => {
 }
 
 export const enumValue = operator({
-  about: 'Puts a word that is not on the list in place of one that is.',
+  about: 'Replaces a listed word by an unlisted word.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({
@@ -32,7 +32,7 @@ export const enumValue = operator({
     to: z
       .string()
       .optional()
-      .describe('The new word. Without it: the old one in capitals, or in small letters.'),
+      .describe('The new word. Default: the old word in capitals, or in small letters.'),
   }),
   fits: ({ value }, { to }) =>
     typeof value === 'string' &&
@@ -42,7 +42,7 @@ export const enumValue = operator({
 })
 
 export const unit = operator({
-  about: 'Scales a number, as if it were in another unit; what it is called stays.',
+  about: 'Scales a number, as if in another unit; its name stays.',
   detectable: 'semantic',
   on: 'json',
   schema: z.strictObject({
@@ -52,7 +52,7 @@ export const unit = operator({
       .number()
       .refine((factor) => factor !== 1, 'a factor of 1 changes nothing')
       .default(1000)
-      .describe('What it is multiplied by: 1000 is seconds told as milliseconds.'),
+      .describe('The factor: 1000 turns seconds into milliseconds.'),
   }),
   fits: ({ value }, { factor }) =>
     typeof value === 'number' && value !== 0 && Number.isFinite(value * factor),
@@ -66,7 +66,7 @@ export const precision = operator({
   schema: z.strictObject({
     op: z.literal('precision'),
     path: pointer(),
-    digits: z.int().min(0).max(15).default(0).describe('Decimal places that stay.'),
+    digits: z.int().min(0).max(15).default(0).describe('Decimal places kept.'),
   }),
   fits: ({ value }, { digits }) => typeof value === 'number' && rounded(value, digits) !== value,
   edit: ({ value }, { digits }) => ({ value: rounded(value as number, digits) }),

@@ -4,20 +4,20 @@ import { operator } from './operator.ts'
 import { pointer } from './pointer.ts'
 
 export const nest = operator({
-  about: 'Puts a value into an object of its own.',
+  about: 'Wraps a value in an object.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({
     op: z.literal('nest'),
     path: pointer(),
-    under: z.string().min(1).default('data').describe('The name that the value gets in the new object.'),
+    under: z.string().min(1).default('data').describe('The name of the value in the new object.'),
   }),
   fits: () => true,
   edit: ({ value }, { under }) => ({ value: Object.fromEntries([[under, value]]) }),
 })
 
 export const unnest = operator({
-  about: 'Moves the members of an object up into the object that holds it, or its only one into its place.',
+  about: 'Moves the members of an object into its parent, or replaces the object by its only member.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({ op: z.literal('unnest'), path: pointer() }),
@@ -34,7 +34,7 @@ export const unnest = operator({
 })
 
 export const addField = operator({
-  about: 'Adds a member that nobody expects to an object.',
+  about: 'Adds an unexpected member to an object.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({
@@ -61,7 +61,7 @@ export const arrayToObject = operator({
 })
 
 export const scalarToArray = operator({
-  about: 'Puts a scalar into an array.',
+  about: 'Wraps a scalar in an array.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({ op: z.literal('scalar_to_array'), path: pointer() }),

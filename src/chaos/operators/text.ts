@@ -9,8 +9,8 @@ export const truncateText = operator({
   schema: z.strictObject({
     op: z.literal('truncate_text'),
     path: pointer(),
-    bytes: z.int().min(0).optional().describe('Bytes of UTF-8 that stay. Without it: half of them.'),
-    keep: z.enum(['head', 'tail']).default('head').describe('Which end stays.'),
+    bytes: z.int().min(0).optional().describe('Bytes of UTF-8 kept. Default: half.'),
+    keep: z.enum(['head', 'tail']).default('head').describe('The end to keep.'),
   }),
   fits: ({ value }, { bytes }) => typeof value === 'string' && Buffer.byteLength(value) > (bytes ?? 1),
   edit({ value }, { bytes, keep }) {
@@ -37,12 +37,12 @@ function tail(text: Buffer, bytes: number): string {
 const isInside = (text: Buffer, at: number): boolean => ((text[at] ?? 0) & 0xc0) === 0x80
 
 export const cutJson = operator({
-  about: 'Cuts the text of a JSON value off in its middle.',
+  about: 'Cuts off the text of a JSON value in the middle.',
   detectable: 'schema_detectable',
   on: 'json_text',
   schema: z.strictObject({
     op: z.literal('cut_json'),
-    at: z.number().min(0).lt(1).default(0.6).describe('Share of the characters that stays.'),
+    at: z.number().min(0).lt(1).default(0.6).describe('Share of the characters kept.'),
   }),
   fits: ({ value }) => typeof value === 'string' && /^\s*[[{]/.test(value),
   edit({ value }, { at }) {
@@ -52,12 +52,12 @@ export const cutJson = operator({
 })
 
 export const dropBlocks = operator({
-  about: 'Leaves out the last content blocks.',
+  about: 'Drops the last content blocks.',
   detectable: 'semantic',
   on: 'blocks',
   schema: z.strictObject({
     op: z.literal('drop_blocks'),
-    n: z.int().min(1).default(1).describe('How many, of those there are.'),
+    n: z.int().min(1).default(1).describe('Number of dropped blocks.'),
   }),
   fits: ({ value }) => Array.isArray(value) && value.length > 0,
   edit: ({ value }, { n }) => ({ value: (value as unknown[]).slice(0, -n) }),

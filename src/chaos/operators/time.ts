@@ -10,7 +10,7 @@ const isDate = (value: unknown): value is string =>
   typeof value === 'string' && iso.test(value) && !Number.isNaN(Date.parse(value))
 
 export const date = operator({
-  about: 'Writes an ISO date in another way.',
+  about: 'Writes an ISO date in another format.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({
@@ -33,22 +33,20 @@ function written(text: string, form: 'epoch' | 'epoch_ms' | 'dmy'): number | str
 }
 
 export const staleValue = operator({
-  about: 'Puts an older value in place of the present one.',
+  about: 'Replaces a value by an older value.',
   detectable: 'semantic',
   on: 'json',
   schema: z.strictObject({
     op: z.literal('stale_value'),
     path: pointer(),
-    age: duration({ min: 1000 })
-      .default(86_400_000)
-      .describe('How much older an ISO date is than the true one.'),
+    age: duration({ min: 1000 }).default(86_400_000).describe('How much older an ISO date becomes.'),
     change: z
       .number()
       .gt(0)
       .lt(1)
       .default(0.1)
-      .describe('Share of a number that has come since; of a whole number at least 1.'),
-    to: z.json().optional().describe('The old value itself. Without it only dates and numbers have one.'),
+      .describe('Share of a number added since the old value; of a whole number at least 1.'),
+    to: z.json().optional().describe('The old value itself. Default: only for dates and numbers.'),
   }),
   fits({ value }, { to }) {
     if (to !== undefined) return JSON.stringify(value) !== JSON.stringify(to)

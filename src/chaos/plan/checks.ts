@@ -51,7 +51,7 @@ export function contradictions(
     const findings = faultFindings(fault, maxTtl, registry)
     const twin = names.get(fault.name)
     if (twin === undefined) names.set(fault.name, index)
-    else findings.push(error(['name'], `"${fault.name}" is the name of faults[${twin}] already`))
+    else findings.push(error(['name'], `"${fault.name}" is already the name of faults[${twin}]`))
     return at(index, findings)
   })
 }
@@ -77,20 +77,20 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
     for (const field of ['tenant', 'header', 'arm'] as const)
       if (fault.match?.[field] !== undefined)
         findings.push(
-          error(['match', field], 'never matches: the gateway asks this by itself, and for no agent'),
+          error(['match', field], 'never matches: the gateway sends this request itself, for no agent'),
         )
   }
   const { onCall, afterCalls = 0, everyNth = 1, window } = fault.when ?? {}
   if (onCall !== undefined && (onCall <= afterCalls || onCall % everyNth !== 0)) {
     const other = onCall <= afterCalls ? `afterCalls ${afterCalls}` : `everyNth ${everyNth}`
-    findings.push(error(['when', 'onCall'], `never holds: call ${onCall} is none of those of ${other}`))
+    findings.push(error(['when', 'onCall'], `never holds: call ${onCall} is excluded by ${other}`))
   }
   if (window !== undefined && window.from >= fault.ttl) {
     const message = `never holds: the fault ends before, after its ttl of ${formatDuration(fault.ttl)}`
     findings.push(error(['when', 'window', 'from'], message))
   }
   if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
-    const message = 'not together with when.burst, whose bursts are as frequent as `rate` says all the time'
+    const message = 'not together with when.burst: the frequency of bursts is constant'
     findings.push(error(['when', 'ramp'], message))
   }
   const length = fault.when?.burst?.meanLength
@@ -218,7 +218,7 @@ function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: Faul
     tools.length === 0 || isReadOnly === undefined || tools.some((tool) => holds(tool) && isReadOnly(tool))
   if (matched.length === 0 || servers.some(mayBeHit)) return []
   const names = servers.map(({ name }) => name).join(', ')
-  const message = `hits no tool call: no tool of ${names} that it matches is known to be read-only`
+  const message = `hits no tool call: no matching tool of ${names} is known to be read-only`
   return [{ severity: 'warning', path: ['allowWrites'], message }]
 }
 

@@ -18,37 +18,35 @@ const match = z
   .strictObject({
     server: glob.optional().describe('Glob over server names.'),
     tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
-    method: glob.optional().describe('Glob over JSON-RPC methods, of those that the type can hit.'),
+    method: glob.optional().describe('Glob over the JSON-RPC methods that the type can hit.'),
     tenant: glob.optional().describe('Glob over tenants.'),
     arm: glob
       .optional()
       .describe(
-        'Glob over the arms of experiments, by their names: `treatment`, or `canary/treatment` for that of one.',
+        'Glob over arms of experiments: `treatment`, or `canary/treatment` for an arm of one experiment.',
       ),
     header: z
       .record(headerName, headerGlob)
       .optional()
-      .describe('Headers of the request, by name in lower case: each has to be there and match its glob.'),
+      .describe('Headers of the request, by name in lower case: each must be present and match its glob.'),
     tasks: z
       .number()
       .min(0)
       .max(1)
       .optional()
       .describe(
-        'Share of the tasks (intents, or else sessions), in [0, 1]: of a task that is drawn all calls come into question, of the others none.',
+        'Share of the tasks (intents, or else sessions), in [0, 1]: all calls of a drawn task can be hit, and no calls of other tasks.',
       ),
   })
   .refine((set) => Object.values(set).some((held) => held !== undefined), {
     error:
-      'matches nothing in particular: name a server, tool, method, tenant, arm, header or share of tasks, or leave it out',
+      'has no criterion: give a server, tool, method, tenant, arm, header or share of tasks, or leave out the key',
   })
 
 const window = z
   .strictObject({
-    from: duration().default(0).describe('Begins so long after the fault was armed.'),
-    to: duration({ min: 1 })
-      .optional()
-      .describe('Ends so long after the fault was armed; without it, never.'),
+    from: duration().default(0).describe('Start, as time after the fault was armed.'),
+    to: duration({ min: 1 }).optional().describe('End, as time after the fault was armed. Default: never.'),
   })
   .refine(({ from, to }) => to === undefined || to > from, {
     error: 'expected later than "from"',
@@ -56,32 +54,28 @@ const window = z
   })
 
 const burst = z.strictObject({
-  meanLength: z.number().min(1).max(100_000).describe('How long a burst is on average, in steps.'),
+  meanLength: z.number().min(1).max(100_000).describe('Mean length of a burst, in steps.'),
   per: z
     .enum(['slot', 'call', 'intent'])
     .default('slot')
     .describe(
-      'What a step is: a slot of time; a call, counted within its task (its intent, or else its session); or an intent, of which all calls are hit or none. Intents are in a row when their names differ only in the number at the end; calls without an intent go by slots.',
+      'The step: a slot of time; a call, counted within its task (its intent, or else its session); or an intent, with all of its calls hit or none. Intents are in a row when their names differ only in the final number; calls without an intent use slots.',
     ),
   slot: duration({ min: 10 }).default(1_000).describe('Length of a slot of time.'),
 })
 
 const ramp = z.strictObject({
   from: z.number().min(0).max(1).default(0).describe('The rate when the fault is armed, in [0, 1].'),
-  over: duration({ min: 1 }).describe('How long it takes, in a straight line, to become `rate`.'),
+  over: duration({ min: 1 }).describe('Time of the linear change to `rate`.'),
 })
 
 const when = z.strictObject({
-  onCall: z.int().min(1).optional().describe('Only the call with this number, of those that match. From 1.'),
-  afterCalls: z.int().min(0).optional().describe('Only after so many calls that match.'),
-  everyNth: z.int().min(1).optional().describe('Only every so many calls that match.'),
+  onCall: z.int().min(1).optional().describe('Only the matching call with this number, from 1.'),
+  afterCalls: z.int().min(0).optional().describe('Only after this many matching calls.'),
+  everyNth: z.int().min(1).optional().describe('Only every n-th matching call.'),
   window: window.optional().describe('Only in a span of time.'),
-  burst: burst
-    .optional()
-    .describe('In bursts, of which all calls are hit; the rate stays what it is over time.'),
-  ramp: ramp
-    .optional()
-    .describe('With a rate that rises or falls after it was armed; not together with bursts.'),
+  burst: burst.optional().describe('In bursts with all calls hit; the mean rate over time stays `rate`.'),
+  ramp: ramp.optional().describe('With a rate that rises or falls after arming; not together with bursts.'),
 })
 
 /** The fields of all faults, whatever their type; `type` and `side` depend on the type. */
@@ -93,36 +87,36 @@ export const common = {
     .number()
     .min(0)
     .max(1)
-    .describe('Share of the calls that match, in [0, 1].')
+    .describe('Share of the matching calls to hit, in [0, 1].')
     .meta({ id: 'FaultRate' }),
   match: match
     .meta({ id: 'FaultMatch' })
     .optional()
-    .describe('What it aims at: everything that all of these match; without it, all.'),
+    .describe('The targets: all of these must match. Default: all calls.'),
   when: when
     .meta({ id: 'FaultWhen' })
     .optional()
     .describe(
-      'Which of the calls that match come into question; `onCall`, `afterCalls` and `everyNth` count by arrival.',
+      'Restricts the matching calls further; `onCall`, `afterCalls` and `everyNth` count by arrival.',
     ),
   maxInjections: z
     .int()
     .min(1)
     .optional()
-    .describe('Most injections until it is armed anew; in each arm of an experiment so many.')
+    .describe('Most injections until the fault is armed again; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxInjections' }),
   maxConcurrent: z
     .int()
     .min(1)
     .max(10_000)
     .default(16)
-    .describe('Most calls that it holds at a time; in each arm of an experiment so many.')
+    .describe('Most calls held at a time; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxConcurrent' }),
-  ttl: duration({ min: 1 }).describe('How long it stays armed; at most `maxTtl`.').meta({ id: 'FaultTtl' }),
+  ttl: duration({ min: 1 }).describe('Time the fault stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
   allowWrites: z
     .boolean()
     .default(false)
-    .describe('Whether it may hit tools that are not known to be read-only.')
+    .describe('Whether the fault may hit tools not known to be read-only.')
     .meta({ id: 'FaultAllowWrites' }),
   sticky: z
     .boolean()

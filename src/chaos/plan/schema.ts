@@ -27,7 +27,7 @@ function option(name: string, registry: FaultRegistry): z.ZodObject {
   const own: z.ZodObject = schema
   const taken = Object.keys(own.shape).filter((key) => key in common || key === 'type' || key === 'side')
   if (taken.length > 0)
-    throw new Error(`fault type ${name}: its fields ${taken.join(', ')} are those of all faults`)
+    throw new Error(`fault type ${name}: its fields ${taken.join(', ')} already belong to all faults`)
   const side = z.enum(sides as [Side, ...Side[]]).default(sides.includes('upstream') ? 'upstream' : 'client')
   return own
     .safeExtend({
@@ -53,12 +53,12 @@ const journal = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      'JSON Lines file to append to; without it, memory only. Its key and head lie in `gateway.stateDir`, or beside it where there is none; `breakwater chaos verify` checks it.',
+      'JSON Lines file to append to. Default: memory only. Its key and head are in `gateway.stateDir`, or beside the file without a `stateDir`; `breakwater chaos verify` checks the file.',
     ),
   maxSize: size()
     .default(16 * 1024 ** 2)
-    .describe('Size past which a new file is begun.'),
-  keep: z.int().min(1).max(100).default(4).describe('Older files that are kept, as FILE.1, FILE.2 …'),
+    .describe('File size at which a new file begins.'),
+  keep: z.int().min(1).max(100).default(4).describe('Older files kept, as FILE.1, FILE.2 …'),
 })
 
 const alias = z
@@ -74,7 +74,7 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .boolean()
         .default(false)
         .describe(
-          'Whether faults may be armed. A reload that turns it from `false` to `true` arms the plan, also after an operator has disarmed it.',
+          'Whether faults may be armed. A reload that changes `false` to `true` arms the plan, even after an operator disarmed it.',
         ),
       mode: z
         .enum(['act', 'shadow'])
@@ -92,40 +92,40 @@ export function chaosSchema(registry: FaultRegistry = registered) {
           'Whether the plan is armed again when the process starts; never after a kill that was not lifted.',
         ),
       maxTtl: duration({ min: 1 }).default(3_600_000).describe('Longest `ttl` of a fault.'),
-      journal: journal.prefault({}).describe('Where every decision is written down.'),
+      journal: journal.prefault({}).describe('The journal of all decisions.'),
       killFile: z.string().min(1).optional().describe('While this file exists, no fault does anything.'),
       lease: duration({ min: 1_000 })
         .optional()
-        .describe('A run ends when nobody has renewed it for so long; without it, only by `ttl`.'),
+        .describe('A run ends when nobody has renewed it for this time. Default: only by `ttl`.'),
       debugHeader: z
         .boolean()
         .default(false)
         .describe(
-          'Whether an HTTP header of a reply, `x-breakwater-faults`, says which faults hit the call. For debugging: tests should be blind.',
+          'Whether the reply header `x-breakwater-faults` names the faults that hit the call. For debugging: tests should be blind.',
         ),
       strict: z
         .boolean()
         .default(false)
-        .describe('Whether a call fails when the engine does. For tests; otherwise it goes on unharmed.'),
+        .describe('Whether a call fails when the engine fails. For tests; otherwise the call goes on unharmed.'),
       engineErrors: z
         .int()
         .min(1)
         .default(10)
-        .describe('Errors of the engine after which it disarms itself, unless it is `strict`.'),
+        .describe('The engine disarms itself after this many errors, unless it is `strict`.'),
       approvers: z
         .array(z.string().trim().min(1).max(200))
         .min(1)
         .max(64)
         .optional()
         .describe(
-          'The names of those who may approve guarded experiments. Default: everybody but who asks for the run. An approval is for all stages of the run.',
+          'Names of the approvers of guarded experiments. Default: everybody except the requester. An approval covers all stages of the run.',
         ),
       aliases: z
         .record(z.string().min(1).max(256), alias)
         .default({})
         .describe(
-          'What the targets of faults of mcp-chaos-monkey are here, by their names: the name of another service than an ' +
-            'MCP server, such as `redis`, stands for the server or the tool that it is behind.',
+          'Targets here of mcp-chaos-monkey faults, by their names there: the name of a service that is no ' +
+            'MCP server, such as `redis`, stands for the server or the tool in front of it.',
         ),
       faults: z.array(faultSchema(registry)).max(1_000).default([]).describe('The plan.'),
     })

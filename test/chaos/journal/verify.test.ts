@@ -274,7 +274,7 @@ test('the next process does not go on with a newest file that was cut, and verif
   const { path, linesOf, put, write, verify, errors } = await setUp(t)
   await put(path, (await linesOf(path)).slice(0, -1))
   await write(21, 21)
-  assert.match(errors[0] ?? '', /does not hold what its head says: .*; it is kept as .*\.damaged/)
+  assert.match(errors[0] ?? '', /contradicts its head: .*; it is kept as .*\.damaged/)
   assert.match(told(await verify()).join(), /file \d+ of the journal is missing/)
 })
 

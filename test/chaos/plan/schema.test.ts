@@ -70,7 +70,7 @@ test('a field of another type is refused', () => {
 })
 
 test('a match has to name something, and something that the type can hit', () => {
-  assert.match(issues([fault('a', 'test.hold', { match: {} })])[0]!, /match: matches nothing in particular/)
+  assert.match(issues([fault('a', 'test.hold', { match: {} })])[0]!, /match: has no criterion/)
   assert.deepEqual(issues([fault('a', 'test.spoil', { match: { method: 'tools/list' } })]), [
     'faults.0.match.method: test.spoil can hit tools/call, not "tools/list"',
   ])
@@ -86,7 +86,7 @@ test('a match of the gateway’s own requests can name no tenant, header or arm'
     (real.safeParse({ faults: [fault('a', type, more)] }).error?.issues ?? []).map(
       ({ path, message }) => `${path.join('.')}: ${message}`,
     )
-  const never = 'never matches: the gateway asks this by itself, and for no agent'
+  const never = 'never matches: the gateway sends this request itself, for no agent'
   assert.deepEqual(found('listen.refused', { match: { server: 's', tenant: 'acme' } }), [
     `faults.0.match.tenant: ${never}`,
   ])
@@ -115,7 +115,7 @@ test('a side that the type does not have is refused', () => {
 
 test('a name stands for one fault only', () => {
   assert.deepEqual(issues([fault('a', 'test.hold'), fault('b', 'test.hold'), fault('a', 'test.fail')]), [
-    'faults.2.name: "a" is the name of faults[0] already',
+    'faults.2.name: "a" is already the name of faults[0]',
   ])
 })
 
@@ -131,10 +131,10 @@ test('an impossible condition is refused: a window after the end of its fault, a
     'faults.0.when.window.from: never holds: the fault ends before, after its ttl of 1m',
   ])
   assert.deepEqual(found({ onCall: 10, afterCalls: 10 }), [
-    'faults.0.when.onCall: never holds: call 10 is none of those of afterCalls 10',
+    'faults.0.when.onCall: never holds: call 10 is excluded by afterCalls 10',
   ])
   assert.deepEqual(found({ onCall: 10, everyNth: 3 }), [
-    'faults.0.when.onCall: never holds: call 10 is none of those of everyNth 3',
+    'faults.0.when.onCall: never holds: call 10 is excluded by everyNth 3',
   ])
   assert.deepEqual(found({ onCall: 9, everyNth: 3, afterCalls: 8, window: { from: '59s' } }), [])
 })
@@ -193,7 +193,7 @@ test('a fault that spares writes has to match a tool that is known to be read-on
     {
       severity: 'warning',
       path: ['faults', 0, 'allowWrites'],
-      message: 'hits no tool call: no tool of web that it matches is known to be read-only',
+      message: 'hits no tool call: no matching tool of web is known to be read-only',
     },
   ])
   assert.deepEqual(found('*'), [])
@@ -262,6 +262,6 @@ test('an arm is one of an experiment that there is, by its name or with that of 
 
 test('no type may take the name of a common field for a field of its own', () => {
   const taken = { ...registry['test.hold']!, schema: z.strictObject({ ttl: z.int() }) }
-  assert.throws(() => chaosSchema({ taken }), /its fields ttl are those of all faults/)
+  assert.throws(() => chaosSchema({ taken }), /its fields ttl already belong to all faults/)
   assert.doesNotThrow(() => chaosSchema(registered))
 })

@@ -195,7 +195,7 @@ function camelCased(value: unknown, path: PlanPath): Record<string, unknown> {
   for (const [key, member] of Object.entries(value)) {
     const name = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
     if (Object.hasOwn(cased, name))
-      throw new ForeignPlanError([...path, key], `is there twice: as ${name} and in snake_case`)
+      throw new ForeignPlanError([...path, key], `appears twice: as ${name} and in snake_case`)
     cased[name] = member
   }
   return cased

@@ -50,7 +50,7 @@ export function targetsOf(
     throw new ForeignPlanError(
       path,
       isKnown(target)
-        ? `"${target}" is "${meant}" by "aliases", which is no server here${known}`
+        ? `"${target}" means "${meant}" by "aliases", but no server here has this name${known}`
         : `"${target}" is no server here${known}; ${guess(target, servers ?? [])}`,
     )
   }
@@ -83,5 +83,5 @@ function withTool(
   const meant = Object.hasOwn(aliases, server) ? aliases[server]! : server
   if (tool === undefined) return meant
   if (!meant.includes('/')) return `${meant}/${tool}`
-  throw new ForeignPlanError(path, `"${server}" is "${meant}" by "aliases", which has no tools of its own`)
+  throw new ForeignPlanError(path, `"${server}" means "${meant}" by "aliases", which is already a tool`)
 }

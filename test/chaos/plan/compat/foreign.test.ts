@@ -86,7 +86,7 @@ test('a field in both spellings is refused', () => {
   const config = { type: 'latency', delayMs: 1, delay_ms: 2 }
   assert.match(
     refusal(() => fromChaosMonkey(config, options)),
-    /^delay_ms: is there twice/,
+    /^delay_ms: appears twice/,
   )
 })
 
@@ -165,7 +165,7 @@ test('an alias says which server or tool a target is, also as the first part of 
   assert.equal(targetOf('*', here), undefined)
   assert.match(
     refusal(() => targetOf('oauth-token/x', here)),
-    /^\[0\]\.target: "oauth-token" is "weather\/login" by "aliases", which has no tools of its own$/,
+    /^\[0\]\.target: "oauth-token" means "weather\/login" by "aliases", which is already a tool$/,
   )
 })
 
@@ -176,7 +176,7 @@ test('a target that is no server is an error that names aliases; without known s
   )
   assert.match(
     refusal(() => targetOf('redis', { servers: ['weather'], aliases: { redis: 'cache' } })),
-    /"redis" is "cache" by "aliases", which is no server here; there is weather$/,
+    /"redis" means "cache" by "aliases", but no server here has this name; there is weather$/,
   )
   assert.deepEqual(targetOf('redis', {}), { server: 'redis' })
 })
