@@ -76,7 +76,6 @@ export interface FaultEnvironment {
   loseSession(server: string, caller: Caller): boolean
   /** Delivers a message as if the server had sent it outside of any call. */
   tell(server: string, message: Message): void
-  /** Fetches the server's lists again. */
   refresh(server: string): void
   /** Sends a tool call to another server, past all policies; undefined when there is no such server. */
   sendTo(call: Call, server: string): Promise<Outcome> | undefined
@@ -100,7 +99,6 @@ export interface FaultEnvironment {
 
 /** A firing of a fault at a call. */
 export interface Injection {
-  /** The fault's name in its plan. */
   readonly fault: string
   readonly side: Side
   readonly clock: Clock
@@ -136,10 +134,8 @@ export interface Injection {
   memory<State extends object>(key: string, create: () => State): State
 }
 
-/** Why a fault that changes replies found none. */
 export const NO_REPLY = 'the call failed by itself: there is no reply'
 
-/** Why an ended fault does nothing to a later reply. */
 export const ENDED = 'it had ended when the reply came'
 
 /** The chapters of the catalogue, with their titles, in its order. */
@@ -206,7 +202,6 @@ export interface FaultType<Config> {
   readonly containedBy: { readonly policies: readonly string[]; readonly how: string }
   /** Methods the fault can hit; default `tools/call`. */
   readonly methods?: readonly string[]
-  /** Sensible sides. */
   readonly sides: readonly Side[]
   /** Transports of servers the fault works with (side upstream); default: all. */
   readonly transports?: Only<Transport>

@@ -72,7 +72,6 @@ function replaced<T extends object>(map: T, [key = '', ...inner]: KeyPath, value
   return copy as T
 }
 
-/** The result of a reload, or of the attempt. */
 export type ReloadReport =
   | {
       readonly ok: true

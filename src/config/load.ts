@@ -59,7 +59,6 @@ export async function loadConfig(path: string, env: Env, tools?: KnownTools): Pr
 /** A config as read, in this thread or another. */
 export interface ReadConfig {
   readonly loaded: Loaded
-  /** Texts that came from variables. */
   readonly interpolated: ReadonlySet<string>
 }
 

@@ -3,7 +3,6 @@ import { canonicalJson } from '../protocol/canonical-json.ts'
 import { takesServer, meet, overlap, type Portioned, portionOf, TOGETHER } from './capacity.ts'
 import type { Experiment } from './schema.ts'
 
-/** The part of a config used by experiments. */
 export interface ExperimentConfig {
   readonly experiments: readonly Experiment[]
   readonly policies: Pick<MeshConfig, 'defaults' | 'overrides'> & {
@@ -30,11 +29,9 @@ export interface Situation {
   readonly started: ReadonlySet<string>
   /** The guarded run, if any: no comparison may take its calls. At most one. */
   readonly taken: readonly Experiment[]
-  /** The experiments of the previous config. */
   readonly before: readonly Experiment[]
 }
 
-/** The effect of a config on an experiment. */
 export type Step =
   /** Runs; `begins`: from now on. */
   | (Portioned & { readonly runs: true; readonly begins: boolean })

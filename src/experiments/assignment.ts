@@ -135,7 +135,6 @@ const ofTask = ({ source, id }: Task, { tenant }: Call) => taskUnit(source, tena
 
 const tenantOf = ({ tenant }: Call) => tenantUnit(tenant)
 
-/** Cached digests, by session. */
 const sessions = new WeakMap<object, string>()
 
 /** Undefined for modern callers: they have no session, so one caller may stand for many agents. */

@@ -74,7 +74,6 @@ export function sharesAt(
   return new Map(shares)
 }
 
-/** Returns a test by server name. */
 export const takesServer = ({ match }: Pick<Experiment, 'match'>): Glob => glob(match.server ?? '*')
 
 /** Whether two experiments take calls of the same server. */

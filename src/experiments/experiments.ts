@@ -31,7 +31,6 @@ export interface Look {
   readonly difference: number
   readonly low: number
   readonly high: number
-  /** The same figures for each treatment. */
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
   /** Units with an assumed end; the figures are then the certain minimum. Default: none. */
   readonly assumed?: number
@@ -266,7 +265,6 @@ export class Experiments {
     if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
   }
 
-  /** Records a reported outcome of a task. */
   report({ source, tenant, id, arm }: ReportedTask, outcome: 'succeeded' | 'failed'): void {
     const at = arm.indexOf('/')
     this.#runs.get(arm.slice(0, at))?.samples.report(taskUnit(source, tenant, id), arm.slice(at + 1), outcome)
@@ -287,7 +285,6 @@ export class Experiments {
     return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
-  /** Stops all looks. */
   close(): void {
     this.#cancelLook?.()
     this.#cancelLook = undefined
@@ -463,7 +460,6 @@ function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
   }
 }
 
-/** A task with a reported outcome. */
 export interface ReportedTask {
   readonly source: string
   readonly tenant: string

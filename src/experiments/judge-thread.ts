@@ -2,7 +2,6 @@ import { type Judged, judgeUnits, type KnownUnits } from './judge.ts'
 import type { Experiment } from './schema.ts'
 import { askThread } from './unit-thread.ts'
 
-/** The thread's input, except the units. */
 export interface JudgeFacts {
   readonly experiment: Experiment
   readonly known: KnownUnits

@@ -12,7 +12,6 @@ import {
 } from './report-text.ts'
 import { pInWords } from './statistics/sentences.ts'
 
-/** Returns the report of a paired run as Markdown. */
 export function pairedMarkdown(report: PairedReport): string {
   const { control, treatment, workload, seed, pairs, result, sentence, p, flaws, warnings, planned, twins } =
     report

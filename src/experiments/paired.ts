@@ -9,10 +9,8 @@ import type { Interval } from './statistics/unit-estimates.ts'
 import type { VerdictResult } from './statistics/verdict.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** The results of a task in one arm. */
 export interface Twin {
   readonly outcome: 'succeeded' | 'failed'
-  /** Tool calls of the agent. */
   readonly calls: number
   /** Calls with the expected answer. */
   readonly right: number
@@ -22,7 +20,6 @@ export interface Twin {
   readonly durations: readonly Millis[]
 }
 
-/** The same task in both arms. */
 export interface TwinPair {
   readonly task: string
   readonly kind: string
@@ -59,7 +56,6 @@ export interface Comparison {
   /** McNemar's exact test, two-sided. */
   readonly p: number
   readonly pairs: PairCounts
-  /** The same for each kind of tasks. */
   readonly kinds: Readonly<Record<string, PairCounts>>
   readonly means: readonly PairedMean[]
   readonly quantiles: readonly ArmQuantile[]
@@ -210,7 +206,6 @@ export interface PairedReport extends Comparison {
   /** Planned tasks per arm. */
   readonly planned: number
   readonly faults: {
-    /** Names of the armed faults. */
     readonly names: readonly string[]
     /** Numbers of injected faults, by policy set and fate. */
     readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>

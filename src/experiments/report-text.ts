@@ -12,7 +12,6 @@ export type Told = number | null | undefined
 
 export const isKnown = (value: Told): value is number => typeof value === 'number' && Number.isFinite(value)
 
-/** Shown for unknown values. */
 const NONE = '–'
 
 /** Shown when all values were the same: without variance there is no interval. */
@@ -111,7 +110,6 @@ export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: R
 export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | undefined =>
   Object.hasOwn(record, arm) ? record[arm] : undefined
 
-/** Returns the arms other than the control. */
 export const treatmentsOf = ({ arms, control }: Pick<Report, 'arms' | 'control'>): string[] =>
   armsIn({ arms }).filter((arm) => arm !== control)
 
@@ -289,7 +287,6 @@ function metricTable({ metrics, control }: Report, treatment: string): Table {
   }
 }
 
-/** A p-value for a column. */
 const smallNumber = (p: Told) => (!isKnown(p) ? NONE : p < 0.001 ? '< 0.001' : p.toFixed(3))
 
 /** Returns the cost of a treatment: attempts at servers, and time. */
@@ -357,7 +354,6 @@ function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
   ]
 }
 
-/** Returns the report of an experiment as Markdown. */
 export function markdownOf(report: Report): string {
   const { label, sentence } = verdictInWords(report)
   const ran = ranInWords(report)

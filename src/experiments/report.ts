@@ -29,7 +29,6 @@ export interface SettingDifference {
   readonly byArm: Readonly<Record<string, string | undefined>>
 }
 
-/** A metric, with the effect of each treatment. */
 export interface MetricReport {
   readonly name: MetricName
   readonly about: string
@@ -101,7 +100,6 @@ export interface Report {
   readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
   /** Sentences on resources shared by the arms, and how sharing may blur a difference. */
   readonly interference: readonly string[]
-  /** Conditions that would change the verdict. */
   readonly next: string
 }
 
@@ -337,7 +335,6 @@ function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
     yield* leavesOf(inner, path === '' ? key : `${path}.${key}`)
 }
 
-/** See `Report.interference`. */
 function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[] {
   const { arms, assignBy, fallback } = experiment
   const quotas = Object.values(arms).some((set) => {

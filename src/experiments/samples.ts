@@ -20,21 +20,17 @@ export interface UnitSample extends CallCounts {
   failed: number
   /** Unfinished calls with assumed ends: their durations and attempts are unknown. */
   assumed: number
-  /** Attempts at servers. */
   attempts: number
   /** Durations of valid calls in milliseconds: the sum, and each of the first 32. */
   totalMs: Millis
   readonly durations: Millis[]
-  /** The reported outcome; undefined without a report. */
   outcome: 'succeeded' | 'failed' | undefined
   underWay: number
   /** End of the last call, on the monotonic clock; before the first end, the start of the first call. */
   lastAt: Millis
-  /** Whether the latest verdict includes the unit. */
   isJudged: boolean
 }
 
-/** Most durations kept per unit. */
 const MAX_DURATIONS = 32
 
 /** Most units of all runs together, ended runs included. Calls beyond are counted, but no verdict includes them. */
@@ -80,7 +76,6 @@ export class Room {
   }
 }
 
-/** The facts about a new call of a unit. */
 export interface Beginning {
   /** As counted by limits. */
   readonly tenant: string
@@ -90,9 +85,7 @@ export interface Beginning {
   readonly isFallback?: boolean
 }
 
-/** The call results of a run, by unit. */
 export class Samples {
-  /** By arm and unit. */
   readonly #arms = new Map<string, Map<string, UnitSample>>()
   readonly #room: Room
   #hasEnded = false
@@ -147,7 +140,6 @@ export class Samples {
     return this.#arms.get(sample.arm)?.get(sample.unit) === sample
   }
 
-  /** Counts the fates of an ended call's faults. */
   noteFates(arm: string, fates: readonly FaultFate[]): void {
     for (const { fate, isKept } of fates) {
       if (isKept === true) continue
@@ -209,7 +201,6 @@ export class Samples {
   }
 }
 
-/** When a unit is over. */
 export interface Waiting {
   /** Milliseconds without an ended call; 0: only calls under way keep a unit open. */
   readonly quiet: Millis
@@ -320,7 +311,6 @@ const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 export const taskUnit = (source: string, tenant: string, id: string): string =>
   `${source} ${tenantInKey(tenant)}\n${id}`
 
-/** Returns the key of a tenant as a unit. */
 export const tenantUnit = (tenant: string): string => `tenant ${tenantInKey(tenant)}`
 
 /** Escapes line breaks and `/`, because they end the tenant in a key. */

@@ -133,7 +133,6 @@ export const experiment = z
 
 export type Experiment = z.output<typeof experiment>
 
-/** The block `experiments`. */
 export const experiments = z
   .array(experiment)
   .max(16)

@@ -2,7 +2,6 @@ import { z } from 'zod'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 
-/** The base URL of a collector. */
 const collector = z
   .string()
   .regex(/^https?:\/\/[^\s/]/, 'expected an http:// or https:// URL')
@@ -119,7 +118,6 @@ const recording = z
     'A recording of tool calls and their attempts, for `breakwater sim` to replay under other policies. Never includes arguments, replies, or names of tasks and tenants.',
   )
 
-/** The block `telemetry`. */
 export const telemetry = z
   .strictObject({ metrics, intents, accessLog, traces, recording })
   .prefault({})

@@ -102,7 +102,6 @@ export function collectExperiments(
   }
 }
 
-/** Counts each call once. */
 function callsOf(samples: Samples | undefined): Readonly<Record<string, number>> {
   const { assigned = 0, fallback = 0, dropped = 0, out } = samples ?? {}
   const { not_drawn = 0, excluded = 0 } = out ?? {}

@@ -13,7 +13,6 @@ const STALL_MS: Millis = 100
 /** Shorter work explains no stall, in milliseconds. */
 const LEAST_MS: Millis = 1
 
-/** Stalls logged per second. */
 const LOGGED_PER_SECOND = 1
 
 /**

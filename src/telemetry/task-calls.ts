@@ -112,7 +112,6 @@ export class TaskCalls {
     return call.method === 'tasks/result' ? this.#find(call)?.held.tool : undefined
   }
 
-  /** Stops waiting for all tasks. */
   closeAll(): void {
     for (const key of this.#held.keys()) this.#giveUp(key)
   }

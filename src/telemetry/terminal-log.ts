@@ -41,7 +41,6 @@ const ofCalls = new Set([
   ],
 ])
 
-/** Writes an event in a line. */
 export function lineOf(entry: LogEntry, paint: Paint = plain): string {
   const { time, level, server } = entry
   const [, name, tone] = levels.find(([from]) => Number(level) >= from) ?? [0, 'trace', 'aside']
@@ -56,7 +55,6 @@ export function lineOf(entry: LogEntry, paint: Paint = plain): string {
   return parts.filter((part) => part !== '').join('  ')
 }
 
-/** Writes a line of a server's standard error. */
 export function stderrLine(server: string, text: string, paint: Paint = plain): string {
   return `${paint('name', printable(server, LONGEST_VALUE))} ${paint('aside', '│')} ${printable(text)}`
 }

@@ -76,7 +76,6 @@ export class ArmedFaults {
     this.#tell()
   }
 
-  /** Ends all faults. */
   clear(reason: ReleaseReason): void {
     for (const name of [...this.#held.keys()]) this.#drop(name, reason)
     this.#tell()
@@ -117,9 +116,7 @@ interface ChaosRunParts {
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
   readonly engine: Engine
-  /** Hears of an expired fault. */
   readonly onExpired: (name: string) => void
-  /** Hears of the order to end the run, with author and reason. */
   readonly onEnd: (by: string, why: string) => void
   /** Hears of faults just armed or no longer armed: their effect on calls begins or ends. */
   readonly onTurned: (faults: readonly Fault[]) => void
@@ -197,7 +194,6 @@ export class ChaosRun {
     this.lease.stop()
   }
 
-  /** Ends all faults, and releases the held calls. */
   stop(reason: ReleaseReason): void {
     this.#planned = false
     this.lease.stop()

@@ -7,7 +7,6 @@ import type { FaultRegistry } from '../faults/index.ts'
 import type { Fault } from '../plan/common.ts'
 import type { Locks } from './guard.ts'
 
-/** The parts of the gateway the chaos mesh needs. */
 export interface ControllerParts extends Locks {
   readonly clock: Clock
   readonly faultEnvironment: FaultEnvironment
@@ -20,7 +19,6 @@ export interface ControllerParts extends Locks {
   readonly isProtected?: (server: string) => boolean
   /** Whether the server's missing tool list alone could say which of its tools only read; default: never. */
   readonly awaitsList?: (server: string) => boolean
-  /** Hears of events for operators. */
   readonly emit: (event: ChaosEvent) => void
   /** The file in which a kill outlives the process; without a file, the kill ends with the process. */
   readonly killRecord?: string | undefined

@@ -35,7 +35,6 @@ export class Controller {
   #config: ChaosConfig = chaos.parse({})
   #plannedBy = 'config'
   #booted = false
-  /** The last config passed to `follow`. */
   #followed: ChaosConfig | undefined
 
   constructor(parts: ControllerParts) {
@@ -181,7 +180,6 @@ export class Controller {
     return this.#lock === undefined ? undefined : `refused: ${this.#lock}`
   }
 
-  /** Restarts the lease. */
   renew(by: string): Done {
     if (this.#run.armed.size === 0) return { ok: false, why: 'nothing is armed' }
     this.#run.lease.renew(this.#config.lease)
@@ -255,11 +253,9 @@ interface Control {
   readonly config: () => ChaosConfig
   /** Why a plan with this number of faults may not be armed now; undefined when it may. */
   readonly refusal: (faults: number) => string | undefined
-  /** Ends the run, with author and reason. */
   readonly onEnd: (by: string, why: string) => void
 }
 
-/** The assembled parts of the chaos mesh. */
 interface Assembly {
   readonly journal: Journal
   readonly killSwitch: KillSwitch
@@ -380,7 +376,6 @@ class Announcer {
     this.last = { since: this.#clock.wall(), by, why }
   }
 
-  /** Reports a change of state. */
   turned(type: 'armed' | 'disarmed' | 'killed' | 'unkilled', by: string, why: string, detail?: object): void {
     this.#isArmed = type === 'armed'
     this.last = { since: this.#clock.wall(), by, why }
@@ -394,7 +389,6 @@ interface AttachmentParts {
   readonly kill: KillSwitch
   readonly stateDir: string | undefined
   readonly onDropped: (count: number) => void
-  /** Hears when the journal cannot be written. */
   readonly onError: (why: string) => void
 }
 

@@ -8,7 +8,6 @@ import type { Fault } from '../plan/common.ts'
 import type { ArmedFaults } from './chaos-run.ts'
 import { DONE, type Done } from './controller-parts.ts'
 
-/** Most runtime API faults at a time. */
 const MAX_RUNTIME_FAULTS = 1_000
 
 export interface RuntimeParts {
@@ -21,7 +20,6 @@ export interface RuntimeParts {
   readonly maxTtl: () => number
   readonly random: () => KeyedRandom
   readonly isPlanned: (name: string) => boolean
-  /** Hears of each change. */
   readonly onChange: (
     type: 'injected' | 'cleared',
     by: string,

@@ -19,7 +19,6 @@ export interface FaultStatus extends FaultCounts {
   readonly armed: boolean
   /** Until the fault's time is up; 0 when not armed. */
   readonly remainingMs: number
-  /** Calls the fault holds now. */
   readonly concurrent: number
   /** Servers whose calls the fault leaves alone while their lists are unknown. */
   readonly awaitedLists: readonly string[]

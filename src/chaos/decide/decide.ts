@@ -35,7 +35,6 @@ export interface Decision {
 /** Decides about calls, the same way in every process, as far as the plan goes; others check the limits. */
 export type Decider = (facts: Facts) => Decision
 
-/** Compiles the decider of a fault. */
 export function decider(fault: Fault, random: KeyedRandom): Decider {
   const { when = {} } = fault
   const { onCall, afterCalls, everyNth, window, burst, ramp } = when

@@ -112,7 +112,7 @@ export const common = {
     .default(16)
     .describe('Most calls held at a time; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxConcurrent' }),
-  ttl: duration({ min: 1 }).describe('Time the fault stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
+  ttl: duration({ min: 1 }).describe('Time it stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
   allowWrites: z
     .boolean()
     .default(false)

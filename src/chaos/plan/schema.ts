@@ -106,7 +106,7 @@ export function chaosSchema(registry: FaultRegistry = registered) {
       strict: z
         .boolean()
         .default(false)
-        .describe('Whether a call fails when the engine fails. For tests; otherwise the call goes on unharmed.'),
+        .describe('Whether a call fails when the engine fails, for tests; otherwise the call goes on.'),
       engineErrors: z
         .int()
         .min(1)

@@ -1,4 +1,3 @@
-/** Where a text stops being JSON, and why. */
 export interface JsonMistake {
   /** In characters from the beginning. */
   readonly offset: number
@@ -6,7 +5,6 @@ export interface JsonMistake {
   readonly message: string
 }
 
-/** Whether a file's name ends in `.json` or `.jsonc`. */
 export const isNamedJson = (file: string): boolean => /\.jsonc?$/i.test(file)
 
 /** Whether a file is meant as JSON: by its name, or because the text begins like an object, as YAML may too. */
@@ -14,7 +12,6 @@ export function isJson(file: string, text: string): boolean {
   return isNamedJson(file) || text[skipGap(text, text.startsWith('\uFEFF') ? 1 : 0).end] === '{'
 }
 
-/** The closing character and the name of each bracket. */
 const brackets = { '{': { end: '}', name: 'object' }, '[': { end: ']', name: 'list' } } as const
 
 interface Open {

@@ -52,7 +52,6 @@ export interface Position {
   readonly column: number
 }
 
-/** The place where a value was written. */
 export interface Origin {
   readonly file: string
   /** Position of the key; undefined for list entries and for the root of a file. */

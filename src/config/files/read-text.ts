@@ -11,14 +11,12 @@ const MAX_BYTES = 1024 ** 2
 /** Most reads of a file that changes meanwhile. */
 const MAX_READS = 3
 
-/** The text of a file, or why the file cannot be read. */
 export type TextFile = { readonly text: string } | { readonly problem: string }
 
 /** Differs when the content read from a file differs, or the reason why reading failed. */
 export const digestOf = (read: TextFile): string =>
   createHash('sha256').update(JSON.stringify(read)).digest('hex')
 
-/** Bytes, or why there are none. */
 type Bytes = Buffer | { readonly problem: string }
 
 /**
@@ -107,7 +105,6 @@ export const unreadable = (error: unknown): TextFile => ({
   problem: `cannot be read: ${whyUnreadable(error)}`,
 })
 
-/** Says why a file cannot be read. */
 export function whyUnreadable(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code
   switch (code) {

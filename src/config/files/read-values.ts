@@ -56,7 +56,6 @@ export interface Reading {
   readonly texts?: Map<string, TextFile> | undefined
 }
 
-/** Reads a file, unless already read. */
 export async function readFile(path: string, { allowance, patience, texts }: Bounds): Promise<TextFile> {
   const read = texts?.get(path) ?? (await readText(path, patience))
   texts?.set(path, read)

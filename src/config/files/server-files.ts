@@ -16,7 +16,6 @@ export const serverBlocks: readonly ConfigPath[] = [
 export interface WrittenServer {
   readonly path: ConfigPath
   readonly entry: Record<string, unknown>
-  /** The block of the server. */
   readonly block: Record<string, unknown>
 }
 

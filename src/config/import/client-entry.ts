@@ -7,13 +7,11 @@ type Json = Readonly<Record<string, unknown>>
 
 /** The place of an entry, and the targets of its references. */
 export interface EntryPlace {
-  /** The name the entry will have. */
   readonly server: string
   /** The folder that relative paths start from. */
   readonly folder: string
   /** The values of placeholders for places, by name; see `placesOf`. */
   readonly places: Readonly<Record<string, string>>
-  /** The neighbouring entries. */
   readonly beside: readonly unknown[]
   readonly variables: Variables
 }

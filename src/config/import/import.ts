@@ -21,7 +21,6 @@ export type Imported =
       /** The config as YAML, without secrets. */
       readonly text: string
       readonly servers: number
-      /** Environment variables the config needs. */
       readonly variables: readonly string[]
       readonly notes: readonly string[]
     }

@@ -11,7 +11,6 @@ export function clientFindings(config: unknown, settings: readonly string[]): Co
   return [...settingsFound(settings), ...questions(config), ...keysFound(config), ...timeouts(config)]
 }
 
-/** Settings of a client beside its servers. */
 function settingsFound(settings: readonly string[]): ConfigFinding[] {
   const [first, ...more] = settings
   if (first === undefined) return []

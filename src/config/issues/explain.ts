@@ -198,7 +198,6 @@ function suchAs(schemas: readonly z.core.$ZodType[]): string {
   return example === undefined ? '' : ` such as ${inFlow(example)}`
 }
 
-/** The first example of schemas, if a map. */
 function exampleIn(schemas: readonly z.core.$ZodType[]): Readonly<Record<string, unknown>> | undefined {
   const [example] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
   return isPlainMap(example) ? example : undefined
@@ -260,7 +259,6 @@ function oneOf(choices: readonly string[]): string {
 
 const MAX_SHOWN = 60
 
-/** How a value may be shown. */
 interface Showing {
   readonly secrecy: Secrecy | undefined
   /** The variables the value came from: shown by name, without their text. */

@@ -38,7 +38,6 @@ export function sortIssues(issues: readonly ConfigIssue[], files: readonly strin
   )
 }
 
-/** A finding about keys that are valid on their own. */
 export interface ConfigFinding {
   readonly path: ConfigPath
   /** Whether the name of the key or its value is at fault. */

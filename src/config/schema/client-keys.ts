@@ -43,7 +43,6 @@ type ClientKey = keyof typeof clientKeys
 
 const ofAnEditor = z.unknown().optional().describe('For clients; a gateway ignores it.')
 
-/** The schema of `clientKeys`. */
 export const clientKeyShape = Object.fromEntries(
   Object.keys(clientKeys).map((key) => [key, ofAnEditor]),
 ) as Record<ClientKey, typeof ofAnEditor>

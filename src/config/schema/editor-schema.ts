@@ -95,7 +95,6 @@ const isScalar = ({ type }: Json) => ['string', 'number', 'integer', 'boolean'].
 const isSchema = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Changes every schema of a record. */
 function mapSchemas(record: Record<string, unknown>, change: (json: Json) => Json): Record<string, Json> {
   const entries = Object.entries(record).map(([key, value]) => [key, isSchema(value) ? change(value) : value])
   return Object.fromEntries(entries) as Record<string, Json>

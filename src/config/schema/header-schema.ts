@@ -45,7 +45,6 @@ const complaint = (message: string, ...path: (string | number)[]) => ({
   path,
 })
 
-/** Headers sent with every request to a server. */
 export const headers = z
   .record(headerName, headerValue)
   .superRefine((given, context) => {

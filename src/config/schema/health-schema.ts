@@ -37,7 +37,6 @@ const slow = z
     message: 'expected one of "p95" and "baseline"',
   })
 
-/** How the health of a server is watched. */
 export const serverHealth = z
   .strictObject({
     every: duration({ min: 1_000 })
@@ -128,7 +127,6 @@ function named(given: readonly z.output<typeof webhook>[], context: z.core.$Refi
   })
 }
 
-/** The block `health`. */
 export const health = z
   .strictObject({
     webhooks: z

@@ -105,7 +105,6 @@ const limits = z
 
 const environmentName = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
 
-/** The block `gateway`. */
 const gateway = z
   .strictObject({
     listen: address.default('127.0.0.1:8080').describe('Data plane: /mcp, /mcp/{server}, /livez, /readyz.'),

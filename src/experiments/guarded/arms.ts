@@ -83,7 +83,6 @@ export class GuardedArms implements Assigning {
     if (this.#guest !== undefined) this.#guest = { ...this.#guest, entry: undefined }
   }
 
-  /** Ends all measurement at once. */
   clear(): void {
     this.#guest = undefined
   }

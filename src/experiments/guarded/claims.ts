@@ -18,7 +18,6 @@ export const callMetrics = [
 
 export type CallMetric = (typeof callMetrics)[number]
 
-/** Possible subjects of a hypothesis. */
 export const measurable = [...callMetrics, 'uptime', 'status', 'probe_failures'] as const
 
 export type Measurable = (typeof measurable)[number]
@@ -33,7 +32,6 @@ export interface ServerVital {
   readonly probeFailures: number | undefined
 }
 
-/** A claim compared with the measurements. */
 export interface Judged {
   readonly claim: string
   /** For people; `no calls` or `no probes` without measurements. */

@@ -78,7 +78,6 @@ export class Gate {
     return undefined
   }
 
-  /** Returns the rules not measured since `then`. */
   unmeasuredSince(then: Millis): readonly Rule[] {
     return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
   }

@@ -13,7 +13,6 @@ import { roundedDuration } from '../../units/duration.ts'
 export interface RunStore {
   /** Replaces the run's earlier record. Rejects when the record cannot be written. */
   write(record: RunRecord): Promise<void>
-  /** Resolves once all records are written. */
   flush(): Promise<void>
 }
 
@@ -21,7 +20,6 @@ export interface RunStore {
 export interface Survey {
   /** Why the spec may not run here and now; empty when it may. */
   readonly refusals: readonly string[]
-  /** Warnings about the spec. */
   readonly doubts: readonly string[]
   readonly targets: Targets
   readonly hashes: RunRecord['hashes']
@@ -54,7 +52,6 @@ export interface GuardedEvent {
 }
 
 export interface Request {
-  /** The requester's name. */
   readonly by: string
   /** The approver's name, if the run needs approval or skips stages. */
   readonly approvedBy: string | undefined
@@ -76,7 +73,6 @@ export interface Plan extends Survey {
   readonly faults: readonly { readonly name: string; readonly type: string; readonly rate: number }[]
   /** Why the run would wait for approval; undefined when it may begin at once. */
   readonly waitsBecause: string | undefined
-  /** Completed runs of the same shape. */
   readonly completedBefore: number
 }
 
@@ -127,7 +123,6 @@ export class GuardedExperiments {
   readonly #pending = new Map<string, RunRecord>()
   /** The last run of each experiment, the latest last. */
   readonly #last = new Map<string, RunRecord>()
-  /** Completed runs by shape. */
   readonly #completed = new Recent<number>(MAX_SHAPES)
   readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
   #current: Current | undefined
@@ -307,7 +302,6 @@ export class GuardedExperiments {
     return this.#running(name)?.record ?? beginning ?? this.#pending.get(name) ?? this.#last.get(name)
   }
 
-  /** The name of the running experiment. */
   get running(): string | undefined {
     return this.#current?.lifecycle.record.name
   }
@@ -346,7 +340,6 @@ export class GuardedExperiments {
     if (probe.reason !== undefined) lifecycle?.noticed(`probe of ${probe.server}: ${probe.reason}`)
   }
 
-  /** Ends the current run after the kill switch was used. */
   killed(by: string, why: string): void {
     if (this.#beginning !== undefined) this.#beginning.stopped = `the kill switch stopped it: ${by}: ${why}`
     this.#current?.lifecycle.stop('the kill switch', `${by}: ${why}`)
@@ -376,7 +369,6 @@ export class GuardedExperiments {
   /** Specs of waiting runs by run id, secrets included. */
   readonly #specs = new Map<string, Spec>()
 
-  /** Returns the run that targets a server. */
   #runAt(server: string): Lifecycle | undefined {
     const lifecycle = this.#current?.lifecycle
     return lifecycle?.record.targets.servers.some(({ name }) => name === server) === true

@@ -60,7 +60,6 @@ export interface LifecycleParts {
   readonly clock: Clock
   readonly meter: Meter
   readonly world: World
-  /** The record at the start of the run. */
   readonly record: RunRecord
   /**
    * Called on each change: `step` for a new phase, stage or state, else `tick`, once a second. A returned promise
@@ -72,7 +71,6 @@ export interface LifecycleParts {
 /** Time between looks of a run, in milliseconds. */
 export const TICK_MS: Millis = 250
 
-/** Most kept decisions, troubles and probes of a run. */
 const MAX_DECISIONS = 200
 const MAX_TROUBLES = 100
 const MAX_PROBES = 300
@@ -118,7 +116,6 @@ export class Lifecycle {
   /** Undefined: the recovery decides how the run ends. */
   #outcome: Outcome | undefined
   #rollbacks = 0
-  /** Time of the first stage in force. */
   #armedAt: Millis = Infinity
   /** Whether the stage is in force; false while its record is being written. */
   #isInForce = false
@@ -670,7 +667,6 @@ const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length
 const OFF = 0.5
 const OFF_POINTS = 0.01
 
-/** Compares the author's estimates with the result. */
 function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): readonly Estimated[] {
   const { outcome, detect, recover, errorRatio, p95 } = spec.estimate
   const last = stages.at(-1)?.treatment

@@ -8,7 +8,6 @@ export interface Figures {
   readonly waiting: number
   /** Calls the gateway never sent. */
   readonly rejected: number
-  /** Attempts at servers. */
   readonly attempts: number
   readonly mean: number | undefined
   readonly p50: number | undefined
@@ -104,7 +103,6 @@ function count(cells: Map<number, number>, cell: number, times = 1): void {
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))
 
-/** A metered call. */
 export class Measured {
   readonly meter: Meter
   /** `control` or `treatment`; `all` while there are no arms. */
@@ -118,7 +116,6 @@ export class Measured {
   }
 }
 
-/** Most kept traces of calls with faults. */
 const MAX_TRACES = 10
 
 /**

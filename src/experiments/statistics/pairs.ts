@@ -6,7 +6,6 @@ import { type Interval, meanOf, studentInterval, type UnitEstimate } from './uni
  * differences within pairs count. For the interval of a difference of shares see `newcombePairedInterval`.
  */
 
-/** The measured values of a pair. */
 export type Pair = readonly [control: number, treatment: number]
 
 /**

@@ -79,7 +79,6 @@ function expanded(alpha: number, units: number): number {
 }
 
 interface Resampled {
-  /** Number of durations in the sample. */
   readonly durations: number
   readonly estimates: readonly number[]
   /** By quantile: its value in each resample. */

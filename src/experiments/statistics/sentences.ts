@@ -1,7 +1,6 @@
 import type { Interval } from './unit-estimates.ts'
 
 export interface Metric {
-  /** The key: `task_success`. */
   readonly name: string
   /** `points`: shares from 0 to 1, shown as percentage points; `ms`: milliseconds; `count`: counts. */
   readonly unit: 'points' | 'ms' | 'count'

@@ -94,7 +94,6 @@ export function ratioOf(units: Iterable<readonly [numerator: number, denominator
   return sums.estimate()
 }
 
-/** Returns the square of an estimate's standard error. */
 export const squaredError = ({ units, variance }: UnitEstimate): number => variance / units
 
 /**

@@ -5,7 +5,6 @@ import type { Interval } from './unit-estimates.ts'
 
 /** The plan, agreed before the first unit was assigned. */
 export interface VerdictPlan {
-  /** The deciding metric. */
   readonly metric: Metric
   /** The smallest relevant difference, in the unit of the metric, ≥ 0. */
   readonly minimumEffect: number
@@ -35,7 +34,6 @@ export interface Guardrail {
   readonly alpha: number
 }
 
-/** The state of an experiment at a look. */
 export interface VerdictState {
   readonly units: ArmUnits
   /** The confidence sequence of treatment − control, in the unit of the metric. */

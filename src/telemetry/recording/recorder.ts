@@ -125,7 +125,6 @@ export class Recorder {
     return (outcome) => (attempt.end = { tookMs: clock.now() - attempt.beganAt, ...endOf(outcome, call) })
   }
 
-  /** Ends a recorded call. */
   end(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis): void {
     const { record } = call
     const { of, attempts, more } = recording.of(record)!
@@ -195,7 +194,6 @@ type AttemptEnd = Omit<RecordedAttempt, 'number' | 'at' | 'server' | 'tool' | 'r
 interface AttemptNotes {
   readonly call: Call
   readonly beganAt: Millis
-  /** Undefined while under way. */
   end: AttemptEnd | undefined
 }
 
@@ -248,5 +246,4 @@ function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
   }
 }
 
-/** Rounds to microseconds. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

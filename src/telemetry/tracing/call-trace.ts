@@ -73,7 +73,6 @@ interface CallsParts {
   readonly head: Head
 }
 
-/** Begins the facts of a call. */
 export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   const { record } = call
   // A request to all servers is several calls with a shared record and a shared trace.

@@ -29,7 +29,6 @@ export interface TracingParts {
   /** The process's own environment: the OpenTelemetry SDK also reads the environment itself. */
   readonly env: Variables
   readonly counts: SpanCounts
-  /** Breakwater's version. */
   readonly version: string
   /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
   readonly isListed: (server: string, tool: string) => boolean
@@ -38,16 +37,13 @@ export interface TracingParts {
   readonly conceal: ConcealFor
 }
 
-/** Why spans were lost. */
 export type LossCause =
   /** More spans waited than allowed. */
   | 'queue_full'
-  /** The collector did not accept the spans. */
   | 'export_failed'
   /** The gateway ended before the collector accepted the spans. */
   | 'shutdown'
 
-/** Counts the fates of spans. */
 export interface SpanCounts {
   exported(count: number): void
   dropped(count: number, cause: LossCause): void

@@ -9,7 +9,6 @@ import type {
 import type { tracing } from '@opentelemetry/sdk-node'
 import type { Variables } from './settings.ts'
 
-/** Size limits of a span. */
 export interface SpanLimits {
   /** Longest text in an attribute, in UTF-16 code units. */
   readonly valueLength: number

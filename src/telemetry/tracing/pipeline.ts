@@ -21,7 +21,6 @@ interface PipelineParts {
   readonly env: Variables
 }
 
-/** Sends spans to the collector. */
 export interface Pipeline {
   readonly origin: SpanOrigin
   take(span: EndedSpan): void

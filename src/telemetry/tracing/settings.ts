@@ -1,7 +1,6 @@
 import { LONGEST_TIMER_MS } from '../../mesh/clock.ts'
 import type { SampleRule } from './context.ts'
 
-/** The block `telemetry.traces` of the config. */
 export interface TracesConfig {
   /**
    * Where spans are sent: an `http` or `https` URL; `/v1/traces` is added to a URL without a path. Undefined: off,

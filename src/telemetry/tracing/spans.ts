@@ -42,7 +42,6 @@ export const ATTRIBUTES = {
   rejectedBy: 'breakwater.rejected_by',
   attempts: 'breakwater.attempts',
   recoveries: 'breakwater.recoveries',
-  /** Names of the injected faults. */
   faults: 'breakwater.faults',
   attempt: 'breakwater.attempt',
   replica: 'breakwater.replica',
@@ -52,7 +51,6 @@ export const ATTRIBUTES = {
 export const EVENTS = {
   /** A fault aimed at the call, or a fault that made its answer. */
   fault: 'breakwater.fault',
-  /** A policy acted on the call. */
   policy: 'breakwater.policy',
 } as const
 

@@ -91,14 +91,12 @@ interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly spanId: string
   readonly outcome: Outcome
   readonly kept: KeepReason
-  /** When the call ended. */
   readonly at: Millis
 }
 
 interface WriterParts {
   readonly clock: Clock
   readonly origin: SpanOrigin
-  /** Sends spans to the collector. */
   readonly take: (span: EndedSpan) => void
   readonly payloads: boolean
   /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
@@ -199,7 +197,6 @@ function spanContext(traceId: string, spanId: string, parent: SpanContext | unde
   return parent?.traceState === undefined ? context : { ...context, traceState: parent.traceState }
 }
 
-/** The context of a foreign span. */
 function contextOf({ traceId, spanId, sampled, state }: Parent): SpanContext {
   const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE
   const context = { traceId, spanId, traceFlags, isRemote: true }

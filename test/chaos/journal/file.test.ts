@@ -125,7 +125,7 @@ test('two processes with one journal are reported, and do not break its chain', 
   }
   for (const file of files) await file.close()
   assert.deepEqual(seqs((await linesOf(path)).lines), [1, 2, 3, 4, 5, 6])
-  assert.match(errors[0]!, /has \d+ bytes not \d+: another process writes to it$/)
+  assert.match(errors[0]!, /has \d+ bytes, not \d+: another process writes to it$/)
   assert.deepEqual((await verifyJournal(path, dirname(path))).problems, [])
 })
 
