@@ -7,7 +7,7 @@ import { initializeResult, plainTool, ScriptedUpstream, type Script } from '../s
 import { mcpRequest, read, testGeneration } from './test-generation.ts'
 import { message } from './test-session.ts'
 
-/** A server with these tools, which tells a caller what it was asked. */
+/** A server with these tools, which echoes its requests to the caller. */
 const mirror =
   (...tools: string[]): Script =>
   (method, params) => {
@@ -140,7 +140,7 @@ test('changes of lists are told by the catalog, and other messages in the words 
     endpoint.inbound(generation, 'a', message({ method: 'notifications/tools/list_changed' })),
     undefined,
   )
-  // Only what is a change of a list is one, by its name and as a notification.
+  // Only a notification with the exact name changes a list.
   for (const other of [
     message({ id: 1, method: 'notifications/tools/list_changed' }),
     message({ method: 'notifications/other/list_changed' }),

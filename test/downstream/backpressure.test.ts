@@ -17,7 +17,7 @@ const newStream = () => {
 
 const CHUNK = 'x'.repeat(256 * 1024)
 
-/** Sends until the connection takes no more; the promise that asks to wait. */
+/** Sends until the connection takes no more; returns the promise to wait for. */
 function fill(stream: EventStream): Promise<void> {
   for (let n = 0; n < 1_000; n++) {
     const wait = stream.send(CHUNK)
@@ -26,7 +26,7 @@ function fill(stream: EventStream): Promise<void> {
   return assert.fail('256 MB went into a connection that nobody reads')
 }
 
-/** Whether a promise is still open after some turns of the event loop. */
+/** True when a promise is still open after some turns of the event loop. */
 async function isPending(promise: Promise<void>): Promise<boolean> {
   let pending = true
   void promise.then(() => (pending = false))
@@ -39,7 +39,7 @@ test('a slow client asks to wait, until it reads on', async (t) => {
   const { response, client } = await hold({ reads: false })
   const stream = newStream()
   stream.attach(response, { priming: false })
-  // The buffers of the system take some megabytes before anybody has to wait.
+  // System buffers take some megabytes before a sender has to wait.
   let wait = fill(stream)
   while (!(await isPending(wait))) wait = fill(stream)
   const incoming = await client.headers

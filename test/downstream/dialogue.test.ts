@@ -59,7 +59,7 @@ test('a session is in use until a large answer is on the wire, however long its 
   await until('it is asked', () => [...sessions.values()].some(({ inFlight }) => inFlight.size === 1))
   const [session] = sessions.values()
   await clock.advance(10_000)
-  // The turn of the answer comes after this one.
+  // This turn comes before the turn of the answer.
   const before = ownTurn(session?.client).then(() => session?.idleMs)
   answer({ text: JSON.stringify({ jsonrpc: '2.0', id: 1, result: 'x'.repeat(100_000) }), status: 200 })
   assert.equal(await before, 0)

@@ -13,7 +13,7 @@ import { ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { mcpRequest, read, testGeneration } from './test-generation.ts'
 import { breakerOpen } from '../../src/policies/breaker/state-machine.ts'
 
-/** What both fronts answer to a call of the tool `t` of the server `s`, which ends like this. */
+/** Returns the answers of both fronts to a call of tool `t` at server `s` with this outcome. */
 async function answers(outcome: (id: unknown) => Outcome, settings: Json = {}, params: Json = {}) {
   const { generation, clock } = await testGeneration({ s: new ScriptedUpstream() }, { s: settings })
   const mesh = compileMesh({

@@ -13,7 +13,7 @@ import { message } from './test-session.ts'
 /** As the SDKs write it. */
 const BOTH = 'application/json, text/event-stream'
 
-/** A call that is under way at a gateway, and how to end it. */
+/** A call under way at a gateway, and how to end it. */
 interface UnderWay {
   readonly clock: ManualClock
   readonly client: HeldClient
@@ -78,7 +78,7 @@ const eras: Readonly<Record<string, Start>> = {
 
 const comments = ({ text }: HeldClient) => text.split(': keepalive\n\n').length - 1
 
-/** Messages of a stream. */
+/** Returns the messages of a stream. */
 const said = ({ data }: HeldClient) => data.map((one) => JSON.parse(one) as Json)
 
 for (const [era, start] of Object.entries(eras)) {

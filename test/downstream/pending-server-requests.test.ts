@@ -5,7 +5,7 @@ import { PendingServerRequests } from '../../src/downstream/legacy/session.ts'
 
 const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
 
-/** An agent that is asked things, and what went back to the servers. */
+/** An agent that receives questions, and the answers sent back to the servers. */
 function setUp() {
   const pending = new PendingServerRequests((_, message) => message)
   const answers: string[] = []
@@ -13,7 +13,7 @@ function setUp() {
   return {
     pending,
     answers,
-    /** A server asks under its own id, given as JSON text; the result is what the agent gets to see. */
+    /** Asks under the server's own id, given as JSON text; returns the question the agent sees. */
     ask(server: string, id: string, params = '{}', call?: object) {
       const name = `${server}#${++asks}`
       const request = read(

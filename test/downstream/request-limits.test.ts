@@ -119,7 +119,7 @@ test('clients of the modern era count for their tenants, all new ones as one', a
   )
   assert.equal(requests.length, 2)
   await clock.advance(1_000)
-  // Seen again after a second, each of them has a rate of its own.
+  // Seen again after a second, each tenant has its own rate.
   for (const tenant of ['a', 'b', 'c']) assert.equal(await call(4, tenant), undefined)
   assert.deepEqual(
     requests.slice(2).map(({ tenancy }) => tenancy.countsAs),

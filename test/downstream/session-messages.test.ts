@@ -5,7 +5,7 @@ import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 import { message, testSession } from './test-session.ts'
 
-/** A session whose client listens, and the messages that it has got. */
+/** A session whose client listens, and the messages the client got. */
 async function listening(
   t: Parameters<typeof holdResponses>[0],
   parts: Parameters<typeof testSession>[0] = {},
@@ -16,7 +16,7 @@ async function listening(
   return {
     session,
     clock,
-    /** Waits for as many messages, and gives what was told in them. */
+    /** Waits for `count` messages, and returns their data. */
     async told(count: number): Promise<Record<string, unknown>[]> {
       await until(`${count} messages have come`, () => client.data.length >= count)
       return client.data.map((data) => JSON.parse(data) as Record<string, unknown>)

@@ -21,10 +21,10 @@ export interface Reply {
   readonly json: unknown
 }
 
-/** What an endpoint does with requests; the promise of an answer, or its JSON result at once. */
+/** The endpoint's answer to a request: a promise of a whole response, or its JSON result at once. */
 export type Answer = (request: McpRequest) => Promise<Response> | string
 
-/** The legacy handler over an endpoint that a test plays, spoken to over real connections. */
+/** The legacy handler on an endpoint played by the test, over real connections. */
 export async function testEndpoint(
   t: TestContext,
   answer: Answer = () => '{}',
@@ -85,9 +85,8 @@ export async function testEndpoint(
   return {
     clock,
     live,
-    /** Those of the first generation. */
+    /** Servers of the first generation. */
     servers,
-    /** Whether the first generation is closed. */
     isClosed: () => closed,
     sessions,
     handler,
@@ -97,7 +96,7 @@ export async function testEndpoint(
     post,
     leave: (headers: IncomingHttpHeaders) => send((incoming) => handler.leave(incoming), headers),
     listen: (headers: IncomingHttpHeaders) => send((incoming) => handler.listen(incoming), headers),
-    /** Begins a session; the headers of its further requests. */
+    /** Begins a session; returns the headers of its later requests. */
     async begin(
       version = '2025-11-25',
     ): Promise<{ 'mcp-session-id': string; 'mcp-protocol-version': string }> {

@@ -14,7 +14,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import type { ScriptedUpstream } from '../support/scripted-upstream.ts'
 
-/** A generation of servers that a test plays, without policies; all of them have been discovered. */
+/** A generation of servers played by the test, without policies; all of them have been discovered. */
 export async function testGeneration(
   upstreams: Readonly<Record<string, ScriptedUpstream>>,
   settings: Readonly<Record<string, Json>> = {},
@@ -30,7 +30,7 @@ export async function testGeneration(
   return { generation: generationOf(servers, clock), clock }
 }
 
-/** A generation of these servers, without policies; `close` is told when its last call has ended. */
+/** A generation of these servers, without policies; calls `close` when its last call has ended. */
 export function generationOf(
   servers: ReadonlyMap<string, Server>,
   clock: ManualClock,
@@ -66,7 +66,7 @@ export function generationOf(
   }
 }
 
-/** A request of an agent, with its channel and the servers that the channel was made for. */
+/** Returns an agent's request, with its channel and the servers the channel was made for. */
 export function mcpRequest(method: string, params: Json = {}, more: Partial<McpRequest> = {}) {
   const value = { jsonrpc: '2.0', id: 7, method, params }
   const message: Message = { text: JSON.stringify(value), value }
@@ -88,7 +88,6 @@ export function mcpRequest(method: string, params: Json = {}, more: Partial<McpR
   return { request, channel, caller, record }
 }
 
-/** What came back. */
 export function read({ text }: { readonly text: string }) {
   return JSON.parse(text) as {
     id: unknown

@@ -9,7 +9,7 @@ import { defaultLimits } from '../support/default-limits.ts'
 import { errorText } from '../../src/protocol/jsonrpc.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 
-/** Guards with the defaults of a gateway, and with these rates. */
+/** Returns guards with a gateway's defaults and these rates. */
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   const { shares, unread, replay } = defaultLimits
   const quotas = new Quotas(shares, () => undefined)

@@ -6,7 +6,7 @@ import { capableClient } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
 
-/** An endpoint of this server, which does nothing; `undefined` is the aggregate. */
+/** An endpoint of this server that does nothing; `undefined` is the aggregate. */
 export function idleEndpoint(server: string | undefined): Endpoint {
   const unused = () => Promise.reject(new Error('this endpoint is not asked anything'))
   return {
@@ -19,7 +19,7 @@ export function idleEndpoint(server: string | undefined): Endpoint {
   }
 }
 
-/** A session that no client has connected to yet. */
+/** A session no client has connected to yet. */
 export function testSession(parts: Partial<SessionParts> = {}) {
   const clock = new ManualClock()
   const guards = testGuards(clock)
@@ -43,7 +43,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
   return { clock, session }
 }
 
-/** A message of a server, without its version. */
+/** Returns a server's message; adds `jsonrpc`. */
 export function message(value: Json): Message {
   const whole = { jsonrpc: '2.0', ...value }
   return { text: JSON.stringify(whole), value: whole }

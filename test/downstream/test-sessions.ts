@@ -49,7 +49,7 @@ export function testSessions(max = 3, perClient = max) {
     initializeParams: guards.quotas.initializeParams,
     generation,
     draft,
-    /** `used`: it has had a request. */
+    /** `used`: the session has had a request. */
     add(
       endpoint?: string,
       client?: string,

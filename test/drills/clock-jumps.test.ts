@@ -15,7 +15,7 @@ const DAY_MS = 86_400_000
 
 after(cleanUp)
 
-/** Moves the wall clock of a gateway; resolves when it has moved. */
+/** Moves a gateway's wall clock; resolves after the jump. */
 async function jump({ program: { child } }: Gateway, jumpMs: number): Promise<void> {
   child.send({ jumpMs })
   await once(child, 'message')
@@ -53,7 +53,7 @@ for (const [title, jumpMs] of [
     assert.match((await slowModern).text, /slept 600 ms/)
     assert.deepEqual((await keyedWrite(gateway.mcp('flaky'), 'before'))?.result, first?.result)
     assert.equal(await flaky.count('write'), 1)
-    // What is remembered anew is as good as what was before.
+    // A key remembered after the jump works like a key from before.
     const second = await keyedWrite(gateway.mcp('flaky'), 'between')
     await jump(gateway, -jumpMs)
     assert.deepEqual((await keyedWrite(gateway.mcp('flaky'), 'between'))?.result, second?.result)

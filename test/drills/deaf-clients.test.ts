@@ -13,19 +13,19 @@ import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
 const MIB = 1024 ** 2
 
-/** Clients of each era, each with a stream of its own. */
+/** Clients per era, each with its own stream. */
 const CLIENTS = 20
 
-/** What one of them may cost at most, in bytes. */
+/** Maximum memory per client, in bytes. */
 const MAX_HELD = MIB
 
-// A server that pours goes on for clients of the older era that have left: no other test shares the machine with that.
+// The server keeps pouring for legacy clients that have left, so no other test runs at the same time.
 afterEach(async () => {
   await cleanUp()
   closeServers()
 })
 
-/** Tells of progress for as long as somebody listens, as fast as it is taken. */
+/** Sends progress as fast as the client reads, until the client leaves. */
 function endless(response: ServerResponse, progressToken: unknown): void {
   const message = 'x'.repeat(4_096)
   let progress = 0
@@ -98,7 +98,7 @@ test('clients that never read a stream of events without end cost at most 1 MB e
   for (const client of deaf) client.close()
 })
 
-/** Of one reply, in bytes: more than the buffers of a connection on loopback take. */
+/** Size of one reply, in bytes: more than a loopback connection can buffer. */
 const LARGE = 6 * MIB
 
 test('clients that never read a large reply cost at most 1 MB each when they have taken nothing for long enough, and others are served', async (t) => {
@@ -118,7 +118,7 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
   const gateway = await Gateway.start(
     {
       servers: { large: { url: server.url }, quiet: stdioToolbox() },
-      // Not so little that clients are cut off for others, and not so long that the test takes half a minute.
+      // Enough memory that no client is cut off for another; short enough that the test does not take half a minute.
       gateway: { limits: { memory: '2560MiB', stalled: '5s' } },
     },
     withProbe(),
@@ -130,7 +130,9 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
   const before = await heldBy(gateway)
   const deaf: DeafClient[] = []
   let most = 0
-  /** Whether all of them were given up. On a busy machine the first ones are before the last ones have their replies. */
+  /**
+   * True when every client was given up. On a busy machine the first are given up before the last get their replies.
+   */
   const look = async () => {
     const bytes = (await gateway.metric('breakwater_unread_bytes')) ?? 0
     const { stalled = 0 } = await gateway.sums('breakwater_unread_closed_total', 'cause', '')

@@ -41,8 +41,8 @@ test('a gateway whose log and recording are on a full disk serves calls, and wri
     })
     const client = await RawClient.open(`${data}/mcp/local`)
     const call = async () => assert.equal(await client.say('echo', { text: 'here' }), 'here')
-    // Each of them is a line of both files, of some hundred bytes; together they are several times the disk.
-    // Lines wait up to 1 MiB; beyond that they are lost.
+    // Each call writes a line of some hundred bytes to both files: together several times the size of the disk. Up to 1
+    // MiB of lines wait; the rest are lost.
     for (let calls = 0; calls < 4_000; calls++) await call()
     const size = logged().length
     await call()
@@ -55,12 +55,12 @@ test('a gateway whose log and recording are on a full disk serves calls, and wri
       await call()
       return logged().includes('the log could not be written')
     })
-    // What waited is there as well, whole lines all of them.
+    // The waiting lines arrive too, and every line is whole.
     for (const line of logged().trimEnd().split('\n').slice(1)) JSON.parse(line)
     program.signal('SIGTERM')
     assert.deepEqual(await program.ended, { code: 0, signal: null })
   } finally {
-    // The gateway may still have it open.
+    // The gateway may still have the file open.
     execFileSync('umount', ['-l', disk])
   }
 })

@@ -18,7 +18,7 @@ after(async () => {
   server.close()
 })
 
-/** Calls of tools that came, by the name of the tool. */
+/** Tool calls received, by tool. */
 const came: Record<string, number> = {}
 
 const results: Readonly<Record<string, unknown>> = {
@@ -33,8 +33,8 @@ const results: Readonly<Record<string, unknown>> = {
 }
 
 /**
- * A server that ends its side of the connection, and goes on reading: behind each reply, which does not say so, or, for
- * the tool `before`, in place of it.
+ * A server that half-closes the connection and keeps reading: after each reply, without announcing the close, or, for
+ * the tool `before`, instead of the reply.
  */
 const server = createServer({ allowHalfOpen: true }, (socket) => {
   sockets.add(socket)
@@ -79,7 +79,7 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
     gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
-      // One after the other, so that each could be sent on the connection of the one before.
+      // In sequence, so each call could reuse the connection of the previous call.
       for (let call = 0; call < CALLS; call++) assert.equal(await agent.say('behind'), 'done')
       assert.equal(came.behind, CALLS, 'each ran once')
       const { error } = await agent.call('before')
@@ -89,7 +89,7 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
   )
   await until('the gateway has closed its side as well', () => sockets.size === 0)
 
-  // A client that ends its side is one that is gone, as for most servers: its call ends, and so does its connection.
+  // A client that half-closes counts as gone, as at most servers: its call and its connection end.
   const params = { name: 'sleep', arguments: { ms: 60_000 } }
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params }
   const opening = Array.from({ length: CALLS }, () =>

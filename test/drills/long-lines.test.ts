@@ -7,7 +7,7 @@ import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
 const MIB = 1024 ** 2
 
-/** Calls at the same time, each in a session of its own. */
+/** Concurrent calls, each in its own session. */
 const AT_ONCE = 8
 
 after(cleanUp)
@@ -26,7 +26,7 @@ test('lines of 1 MB pass to a process and back, each to the session that sent it
       for (let round = 0; round < 3; round++)
         await Promise.all(
           clients.map(async (client, index) => {
-            // Characters of several bytes, so that one of them lies across every border of chunks.
+            // Multi-byte characters, so a character lies across every border of chunks.
             const text = `${index}.${round}:${'€'.repeat(MIB / 3)}`
             assert.ok((await client.say('echo', { text })) === text, `call ${index}.${round}`)
           }),

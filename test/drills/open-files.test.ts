@@ -7,10 +7,10 @@ import { cleanUp, Gateway } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { HttpToolbox, stdioToolbox } from '../e2e/support/toolbox.ts'
 
-/** How many files the gateway may have open. Without traffic it has about 40, and while its modules are loaded more. */
+/** Limit of open files for the gateway. It needs about 40 without traffic, and more while its modules load. */
 const OPEN_FILES = 256
 
-/** More than that. */
+/** More connections than the file limit. */
 const CONNECTIONS = 400
 
 after(cleanUp)
@@ -37,7 +37,7 @@ test('a gateway without a free file descriptor goes on serving who is connected,
       sockets.push(socket)
     }
     await until('it has no more to give', () => refused > 0)
-    // Its process cannot be started again now: that needs files as well.
+    // A restart of the process fails now, because pipes need files too.
     process.kill(Number(pid), 'SIGKILL')
   }).catch(() => undefined)
   assert.ok(gateway.program.isRunning, gateway.program.lines.slice(-3).join('\n'))

@@ -6,7 +6,7 @@ import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
-/** Patterns on which a backtracking engine spends ages, each with a text that makes it do so. */
+/** Patterns with catastrophic backtracking, each with a trigger text. */
 const patterns: Readonly<Record<string, readonly [pattern: string, text: string]>> = {
   nested: ['^(a+)+$', `${'a'.repeat(40)}!`],
   alternatives: ['^(a|a)*$', `${'a'.repeat(40)}!`],
@@ -18,7 +18,7 @@ const patterns: Readonly<Record<string, readonly [pattern: string, text: string]
   classes: ['^([a-z]+[a-z0-9]*)*$', `${'a'.repeat(40)}!`],
 }
 
-/** Where in a schema a pattern may stand. */
+/** Places of a pattern in a schema. */
 const places = {
   string: (pattern: string) => ({ type: 'object', properties: { text: { type: 'string', pattern } } }),
   name: (pattern: string) => ({ type: 'object', patternProperties: { [pattern]: { type: 'string' } } }),
@@ -58,7 +58,7 @@ test('patterns of a hostile server that take ages stall nobody, in arguments or 
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       for (const [name, [, text]] of Object.entries(patterns)) {
-        // The first one has the schema compiled, which is done beside the calls.
+        // The first call triggers the compilation, beside the calls.
         for (let round = 0; round < 3; round++) {
           await agent.call(`${name}_string`, { text })
           await agent.call(`${name}_name`, { [text]: text })

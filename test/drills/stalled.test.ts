@@ -7,17 +7,17 @@ import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer, sendResult } from '../e2e/support/raw-server.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
-/** Calls to each server that are under way when the gateway stops: more than it takes to open a breaker. */
+/** Calls under way per server when the gateway stops: more than enough to open a breaker. */
 const CALLS = 10
 
-/** How long an attempt may take, in milliseconds, and how long the gateway stands still: longer than what is left of that. */
+/** Attempt timeout in milliseconds; the gateway stands still for longer than any attempt has left. */
 const TIMEOUT_MS = 10_000
 const STALL_MS = TIMEOUT_MS + 1_000
 
-/** How long the calls to the process take, in milliseconds: they are over while the gateway stands still. */
+/** Duration of the calls to the process, in milliseconds: they end while the gateway stands still. */
 const SLEEP_MS = 4_000
 
-/** Characters of a reply that is large. */
+/** Characters of a large reply. */
 const LARGE = 200_000
 
 after(async () => {
@@ -29,7 +29,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
   const held: { readonly id: unknown; readonly who: unknown; readonly response: ServerResponse }[] = []
   let holds = true
   const answer = ({ id, who, response }: (typeof held)[number]) => {
-    // One of them is read in several turns of the event loop.
+    // The gateway needs several turns of the event loop to read this reply.
     const more = who === 'call 0' ? [{ type: 'text', text: 'x'.repeat(LARGE) }] : []
     const result = { content: [{ type: 'text', text: who }, ...more] }
     sendResult(response, id, result)
@@ -57,7 +57,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
   const asked = Array.from({ length: CALLS }, (_, who) => said(remote.say('tell', { who: `call ${who}` })))
   const slept = Array.from({ length: CALLS }, () => said(local.say('sleep', { ms: SLEEP_MS })))
   await until('all calls are at the server', () => held.length === CALLS)
-  // None of them has ended yet.
+  // No call has ended yet.
   await gateway.waitForCalls(2 * CALLS)
 
   gateway.program.signal('SIGSTOP')
@@ -75,7 +75,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
     await Promise.all(slept),
     slept.map(() => `slept ${SLEEP_MS} ms`),
   )
-  // Sessions, servers, gates and breakers are what they were.
+  // Sessions, servers, gates and breakers are unchanged.
   assert.equal(await remote.say('tell', { who: 'afterwards' }), 'afterwards')
   assert.equal(await local.say('echo', { text: 'afterwards' }), 'afterwards')
   const { body: breakers } = await gateway.admin<{ state: string }[]>('/admin/breakers')

@@ -12,7 +12,7 @@ import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
-/** Clients of each era. */
+/** Clients per era. */
 const CLIENTS = 50
 
 const accept = 'application/json, text/event-stream'
@@ -38,7 +38,7 @@ test('a hundred clients that vanish in mid-stream end their streams at the serve
       response.write(`data: ${JSON.stringify(notification)}\n\n`)
       most = Math.max(most, ++open)
       response.once('close', () => open--)
-      // Those who stay get an answer of their own in the end.
+      // Clients that stay get their own answer in the end.
       const result = { content: [{ type: 'text', text: given.who }] }
       if (given.who.startsWith('stays'))
         response.end(`data: ${JSON.stringify({ jsonrpc: '2.0', id, result })}\n\n`)
@@ -82,7 +82,7 @@ test('a hundred clients that vanish in mid-stream end their streams at the serve
       )
       reader.drop()
     }
-    // A session outlives its connection, and its calls with it; who ends it ends them.
+    // A session and its calls outlive its connection; ending the session ends the calls.
     const answers = await Promise.all(
       legacy.map((client, who) => client.say('tell', { who: `stays ${who}` })),
     )
@@ -115,7 +115,7 @@ test('clients of the modern era that vanish at any moment while their large requ
   await gateway.waitFor('up', 'holding')
   const modern = new ModernClient(gateway.mcp('holding'))
   const { hostname, port, host, pathname } = new URL(modern.url)
-  // Large in bytes, for which it waits until others had their turns, and not large as text.
+  // Large in bytes, so the body waits for its turn; not large in characters.
   const request = modern.request('tools/call', { name: 'hold', arguments: { text: '€'.repeat(33_000) } })
   const body = JSON.stringify(request)
   const headers = {

@@ -1,10 +1,10 @@
 import type { Exchange } from './player.ts'
 
-/** What is shown around the first difference of two texts, in characters before and after it. */
+/** Characters shown before and after the first difference of two texts. */
 const BEFORE = 120
 const AFTER = 240
 
-/** Each exchange that is another one than recorded, in words, in order. None: all are the same. */
+/** Describes each exchange that differs from the record, in order. Empty: all are the same. */
 export function differences(expected: readonly Exchange[], got: readonly Exchange[]): string[] {
   const found: string[] = []
   for (let index = 0; index < Math.max(expected.length, got.length); index++) {
@@ -32,7 +32,7 @@ function partsOf(before: Exchange, now: Exchange): string[] {
   return pairs.flatMap(([name, expected, got]) => (expected === got ? [] : [part(name, expected, got)]))
 }
 
-/** Both texts from shortly before their first difference on. */
+/** Returns both texts, starting shortly before their first difference. */
 function part(name: string, expected: string, got: string): string {
   let at = 0
   while (at < expected.length && expected[at] === got[at]) at++

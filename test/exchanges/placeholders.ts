@@ -1,17 +1,17 @@
 import type { WireReply } from './wire.ts'
 
-/** What differs from run to run, and what stands for it in the record. */
+/** A value that differs from run to run, and its placeholder in the record. */
 interface Rule {
-  /** Group 1, where there is one, is what is replaced; otherwise all of the match. */
+  /** Group 1 is replaced, or the whole match without a group. */
   readonly pattern: RegExp
-  /** The name of the placeholder. */
+  /** The placeholder's name. */
   readonly name: string
-  /** Whether equal values are told from others: they are numbered by first appearance. */
+  /** Whether different values stay distinct, numbered by first appearance. */
   readonly numbered: boolean
   readonly why: string
 }
 
-/** All that is replaced, in this order. A rule says as narrowly as it can what it means: all else has to stay the same. */
+/** All replacements, in order. Each rule is as narrow as possible: everything else has to stay the same. */
 export const rules: readonly Rule[] = [
   {
     pattern: /^Date: (.+)$/im,
@@ -105,12 +105,12 @@ export const rules: readonly Rule[] = [
   },
 ]
 
-/** Replaces what differs from run to run. Keeps the numbers of one run. */
+/** Replaces values that differ from run to run. Keeps the numbers of one run. */
 export class Placeholders {
   readonly #known: readonly (readonly [text: string, name: string])[]
   readonly #numbers = new Map<string, Map<string, number>>()
 
-  /** `known`: exact texts that are others in each run, such as addresses with free ports, by what they are. */
+  /** `known`: exact texts that differ in each run, such as addresses with free ports, by placeholder name. */
   constructor(known: Readonly<Record<string, string>>) {
     this.#known = Object.entries(known).map(([name, text]) => [text, `<${name}>`])
   }
@@ -127,7 +127,9 @@ export class Placeholders {
     return stable
   }
 
-  /** The headers of a reply, a line each, but for the length of a body that is not recorded as it is. */
+  /**
+   * Returns the reply's headers, a line each. The content length gets a placeholder if the body is recorded changed.
+   */
   headersOf({ headers, body }: WireReply, recorded: string): string[] {
     const isChanged = recorded !== body
     const length = String(Buffer.byteLength(body))

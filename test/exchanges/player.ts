@@ -1,54 +1,57 @@
 import { Placeholders } from './placeholders.ts'
 import { WireExchange, type WireReply, type WireRequest } from './wire.ts'
 
-/** One exchange as it is recorded, with placeholders for what differs from run to run. */
+/** One recorded exchange, with placeholders for values that differ from run to run. */
 export interface Exchange {
   readonly title: string
-  /** The request: its line, its headers but for those that every request has, an empty line, its body. */
+  /** The request: its line, its unusual headers, an empty line, its body. */
   readonly sent: string
   readonly status: number
   readonly headers: readonly string[]
   readonly body: string
-  /** How the reply ended, unless as HTTP says. */
+  /** How the reply ended; absent for a normal end. */
   readonly end?: 'closed' | 'dropped'
 }
 
-/** Longest part of a request that is recorded, in characters: it is the script's and only there to be read. */
+/** Longest recorded part of a request, in characters. It is for readers only; the script has the rest. */
 const LONGEST_SENT = 200
 
-/** An exchange that is under way: it is recorded at its end, so that the order of ends is that of the record. */
+/** An exchange under way. It is recorded at its end, so the record has the order of ends. */
 export interface OpenExchange {
   /** Waits for the head of the reply. */
   begun(): Promise<void>
-  /** Waits for so many events; returns all that have come. */
+  /** Waits for `count` events; returns all events so far. */
   events(count: number): Promise<readonly string[]>
   end(): Promise<WireReply>
-  /** Hangs up, and records what has come: to be called after a wait for all that has to come. */
+  /** Hangs up, and records the reply so far. Call it only after waiting for everything expected. */
   drop(): WireReply
 }
 
-/** What stands in the record for a body that says more than stays the same. */
+/** Returns the recorded form of a body with parts that vary. */
 type Shown = (body: string) => string
 
 const whole: Shown = (body) => body
 
-/** Plays requests one after the other, and writes down what comes back. */
+/** Plays requests in sequence, and records the replies. */
 export class Player {
   readonly exchanges: Exchange[] = []
   readonly #placeholders: Placeholders
   #chapter = ''
 
-  /** `known`: as `Placeholders` takes it. */
+  /** `known`: see `Placeholders`. */
   constructor(known: Readonly<Record<string, string>>) {
     this.#placeholders = new Placeholders(known)
   }
 
-  /** What the next exchanges are about: stands before their titles. */
+  /** Sets the chapter, which precedes the titles of the next exchanges. */
   begin(chapter: string): void {
     this.#chapter = chapter
   }
 
-  /** Sends a request and waits for the end of its reply. `shown`: of the body, what is recorded; all unless given. */
+  /**
+   * Sends a request and waits for the end of its reply. `shown` returns the recorded part of the body; the default is
+   * all.
+   */
   async send(title: string, address: string, request: WireRequest, shown: Shown = whole): Promise<WireReply> {
     return this.open(title, address, request, shown).end()
   }
@@ -83,7 +86,7 @@ export class Player {
   }
 }
 
-/** Headers that are not worth a line of the record. */
+/** Headers left out of the record. */
 const usual = new Set(['content-type: application/json', 'accept: application/json, text/event-stream'])
 
 function written({ method, path, headers, body }: WireRequest): string {

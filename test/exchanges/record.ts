@@ -2,13 +2,15 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import type { Exchange } from './player.ts'
 
-/** The compiled tool lies in `build`, the record with the sources. */
+/** The compiled tool is in `build`, the record is with the sources. */
 const file = fileURLToPath(new URL('../../../test/exchanges/recorded.jsonl', import.meta.url))
 
-/** From this length on headers or a body that came before are not written once more, in characters. */
+/** Headers or bodies of at least this many characters are written once, and then only referred to. */
 const LONG = 60
 
-/** An exchange as its line has it; `headersOf`, `bodyOf`: the line, from 1, whose headers or body these are, too. */
+/**
+ * An exchange as a line of the record. `headersOf` and `bodyOf` are the line, from 1, with the same headers or body.
+ */
 interface Line {
   readonly title: string
   readonly sent: string
@@ -36,7 +38,7 @@ export async function writeRecord(exchanges: readonly Exchange[]): Promise<void>
   await writeFile(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''))
 }
 
-/** The line at which a long text stands already; otherwise it stands at this one from now on. */
+/** Returns the earlier line with a long text; notes `line` if there is none. */
 function before(seen: Map<string, number>, text: string, line: number): number | undefined {
   const known = text.length < LONG ? undefined : seen.get(text)
   if (known === undefined) seen.set(text, line)

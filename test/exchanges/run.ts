@@ -3,12 +3,12 @@ import { differences } from './compare.ts'
 import { readRecord, writeRecord } from './record.ts'
 import { playAll } from './script/index.ts'
 
-/** Differences that are printed; one change often shows in many exchanges. */
+/** Maximum number of printed differences; one change often shows in many exchanges. */
 const MOST = 20
 
 /**
- * `npm run exchanges`: plays all exchanges and compares them with the record; fails if one differs. With `-- --record`
- * it writes the record anew.
+ * `npm run exchanges` plays all exchanges and compares them with the record; it fails on any difference. `-- --record`
+ * writes a new record.
  */
 const { values } = parseArgs({ options: { record: { type: 'boolean', default: false } } })
 const began = performance.now()

@@ -9,20 +9,20 @@ import { startModernServer } from '../fixtures/modern-server.ts'
 import { fixtureCommand } from '../support/fixture.ts'
 import { until } from '../support/until.ts'
 
-/** Nothing that comes back after a time of its own shall do so in the course of a run. */
+/** Interval for recurring work, longer than any run. */
 const NEVER = '1d'
 
 const quiet = { refresh: NEVER, health: false, grace: NEVER }
 
-/** A port on which nothing listens: a process needs to be privileged to. */
+/** Nothing listens on port 1: listening there needs privileges. */
 const NOBODY = 'http://127.0.0.1:1/mcp'
 
-/** The control token of the strict gateway; the other one makes its own. */
+/** The strict gateway's control token; the open gateway makes its own. */
 export const STRICT_TOKEN = 'a-token-for-the-recorded-exchanges'
 
 const legacyOnly = { era: 'legacy', ...quiet }
 
-/** Waits that are drawn are too short to tell, no limit that counts by time is ever in the way, and nobody waits for a server that is lost. */
+/** Random delays are too short to notice, time-based limits are out of reach, and no call waits for a lost server. */
 const policies = {
   defaults: {
     retry: {
@@ -58,7 +58,7 @@ const policies = {
   sets: { cautious: { retry: { maxRetries: 0 } } },
 }
 
-/** Faults that depend on nothing but the seed and the calls: no schedules, no spans of time. */
+/** Faults that depend only on the seed and the calls: no schedules, no time spans. */
 const faults = [
   { name: 'refused', type: 'conn.refused', rate: 0.25, match: { tool: 'read' } },
   { name: 'status', type: 'http.status', rate: 0.25, status: 503, match: { tool: 'read' } },
@@ -99,18 +99,18 @@ const faults = [
   },
 ].map(({ match, ...fault }) => ({ ...fault, ttl: '1h', match: { server: 'shaky', ...match } }))
 
-/** Two gateways and the servers behind them. */
+/** Two gateways and their servers. */
 export interface Stage {
-  /** With servers of every kind, generous limits, and faults for one of them. */
+  /** Servers of every kind, generous limits, and faults at one server. */
   readonly open: Gateway
-  /** With a token and tight limits. */
+  /** A token and tight limits. */
   readonly strict: Gateway
-  /** What is random and known, by what it is: addresses, as host:port, and a token. */
+  /** Known random values by placeholder name: addresses, as host:port, and a token. */
   readonly known: Readonly<Record<string, string>>
   stop(): Promise<void>
 }
 
-/** Where each server is reached, by name, and how they end. */
+/** The servers' URLs by name, and how to stop the servers. */
 interface Servers {
   readonly urls: Readonly<Record<ServerName, string>>
   readonly brittle: FlakyServer
@@ -228,7 +228,7 @@ async function startGateways({ urls, brittle, stop }: Servers): Promise<Stage> {
   }
 }
 
-/** Schemas are compiled after the first call that they could be compared with: what comes later is compared. */
+/** A schema is compiled after the first call with a result to check; only later results are checked. */
 async function compileSchemas(gateway: Gateway): Promise<void> {
   const client = await RawClient.open(gateway.mcp())
   await client.call('legacy__json_schema_2020_12_tool', { name: 'n' })

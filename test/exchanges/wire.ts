@@ -1,28 +1,28 @@
 import { connect, type Socket } from 'node:net'
 
-/** Longest wait for what has to come, in milliseconds: it only ends a run that is stuck. */
+/** Longest wait for a reply, in milliseconds: it only ends a stuck run. */
 const PATIENCE_MS = 30_000
 
-/** A request as it goes over the wire: `headers` in their order and spelling, `Host` first unless they name it. */
+/** A request as sent: `headers` in order and spelling, `Host` first unless they name it. */
 export interface WireRequest {
   readonly method: string
   readonly path: string
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly body?: string | undefined
-  /** Whether `Content-Length` is left to `headers`; otherwise it is that of the body, where there is one. */
+  /** When true, only `headers` can set `Content-Length`; otherwise it is the length of the body, if any. */
   readonly ownLength?: boolean
 }
 
-/** A reply as it came: headers in the order and spelling of the server, the body without its chunks. */
+/** A reply as received: headers in the server's order and spelling, the body without chunk framing. */
 export interface WireReply {
   readonly status: number
   readonly headers: readonly (readonly [name: string, value: string])[]
   readonly body: string
-  /** How it ended: as HTTP says, by the end of the connection, or because the client hung up. */
+  /** How the reply ended: complete by HTTP's rules, by the end of the connection, or because the client hung up. */
   readonly end: 'complete' | 'closed' | 'dropped'
 }
 
-/** One request on a connection of its own. Nothing is checked on the way out, so that it may be wrong in any way. */
+/** One request on its own connection. Nothing checks the request, so it may be wrong in any way. */
 export class WireExchange {
   readonly #socket: Socket
   #bytes = Buffer.alloc(0)
@@ -50,7 +50,7 @@ export class WireExchange {
     this.#socket.write(`${method} ${path} HTTP/1.1\r\n${head}\r\n${body ?? ''}`)
   }
 
-  /** Waits for so many events of a stream; returns all of them that have come, as they came. */
+  /** Waits for `count` events of a stream; returns all events so far, unchanged. */
   async events(count: number): Promise<string[]> {
     const complete = () => this.#read().body.split('\n\n').slice(0, -1)
     await this.#until(`${count} events`, () => complete().length >= count)
@@ -70,7 +70,7 @@ export class WireExchange {
     return { ...reply, end }
   }
 
-  /** Hangs up; what has come so far is the reply. */
+  /** Hangs up; the reply is everything received so far. */
   drop(): WireReply {
     this.#socket.destroy()
     return { ...this.#read(), end: 'dropped' }
@@ -92,7 +92,7 @@ export class WireExchange {
     clearTimeout(timer)
   }
 
-  /** What has come so far. The end is undefined while there is more to come. */
+  /** Returns the reply so far; `end` is undefined while the reply goes on. */
   #read(): Omit<WireReply, 'end'> & { readonly end: WireReply['end'] | undefined } {
     const closed = this.#closed ? ('closed' as const) : undefined
     const split = this.#bytes.indexOf('\r\n\r\n')
@@ -115,7 +115,7 @@ export class WireExchange {
   }
 }
 
-/** The body of a chunked message, as far as it has come, and whether that is all of it. */
+/** Returns the body of a chunked message so far, and whether it is complete. */
 function unchunked(bytes: Buffer): { body: string; over: boolean } {
   const parts: Buffer[] = []
   for (let at = 0; ;) {

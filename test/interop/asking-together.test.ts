@@ -21,7 +21,7 @@ before(async () => {
   legacy = await startLegacyExtras()
   gateway = await Gateway.start({
     servers: { http: { url: legacy.url }, private: { ...stdio, sharing: 'per_session' }, shared: stdio },
-    // A question that is refused makes the server fail, over and over here: that is not what this is about.
+    // A refused question makes the tool fail, over and over. This test is not about breakers.
     policies: { defaults: { breaker: false } },
   })
   await gateway.waitFor('up', ...transports)
@@ -41,14 +41,14 @@ const expected = (name: string) => [
   'accept',
 ]
 
-/** The answers that came back to a call, as JSON; why there are none otherwise. */
+/** Resolves to the answers a call received, as JSON, or to the reason there are none. */
 const heard = (call: Promise<ToolResult>): Promise<unknown> =>
   call.then(
     ({ text }) => JSON.parse(text) as unknown,
     (error: unknown) => String(error),
   )
 
-/** Why a server over standard input and output cannot ask: its questions do not say to which call they belong. */
+/** Servers over stdio cannot ask: their questions do not name a call. */
 const unclear = /cannot tell which client this request is for/
 
 const refused = /no roots in a shared process|cannot tell which client this request is for/

@@ -18,7 +18,7 @@ const tool = `{"x-first":1.0,"name":"echo","inputSchema":${schema},"annotations"
 const answer =
   '{"x-before":1.0,"content":[{"type":"hologram","depth":3.0},{"type":"text","text":"\\u00e9"}], "structuredContent":{"n":98765432109876543210},"_meta":{"x":1.0}}'
 
-/** A legacy server by hand, in words that a careless gateway would change. */
+/** A handmade legacy server, with texts a careless gateway would change. */
 const legacy = createServer((request, response) => {
   const taking = readText(request).then((text) => {
     if (request.method !== 'POST') return void response.writeHead(405).end()

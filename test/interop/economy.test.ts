@@ -7,8 +7,8 @@ import { v2Auto, v2Pinned } from './support/v2-agent.ts'
 
 let extras: Extras
 /**
- * The sessions in which the gateway looks after the server: a probe may come there at any time, and is for the sake of no call. More
- * than one where the handshake took so long that another was begun beside it.
+ * Sessions of the gateway's own health checks: a probe may come there at any time, for no call. There are several when
+ * a handshake took so long that another one began.
  */
 let ofGateway: ReadonlySet<string | undefined>
 
@@ -19,7 +19,7 @@ before(async () => {
 })
 after(() => extras.close())
 
-/** The requests that reach the legacy server for the sake of clients while `act` runs, but for the end of a session that nobody needs. */
+/** Returns the requests clients cause at the legacy server while `act` runs, except DELETEs of unused sessions. */
 async function requestsDuring(act: () => Promise<unknown>): Promise<readonly string[]> {
   const before = extras.legacy.requests.length
   await act()

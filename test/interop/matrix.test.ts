@@ -21,9 +21,8 @@ after(async () => {
 })
 
 /**
- * Everything that the eras have in common passes in all pairs, so no cell is marked impossible: each server
- * offers every feature, and where the eras do it in different ways (questions of a server in mid-call), the
- * gateway translates.
+ * Every feature the eras share passes in all pairs, so no cell is marked impossible. Each server offers every feature.
+ * Where the eras differ (questions during a call), the gateway translates.
  */
 const green = new Map<string, Feature[]>()
 const cell = (route: Route, kind: AgentKind, subject: Subject) =>

@@ -15,7 +15,7 @@ after(() => extras.close())
 
 type Send = (method: string, params: Json) => Promise<Json>
 
-/** How a client of each era asks. */
+/** Connects a client of each era. */
 const clients: Readonly<Record<(typeof eras)[number], (url: string) => Promise<Send>>> = {
   async legacy(url) {
     const client = await RawClient.open(url)
@@ -25,7 +25,7 @@ const clients: Readonly<Record<(typeof eras)[number], (url: string) => Promise<S
     Promise.resolve(async (method, params) => (await postModern(url, method, params)).messages[0] ?? {}),
 }
 
-/** All entries of a list, page by page. */
+/** Returns all entries of a list, page by page. */
 async function walk(send: Send, kind: 'tools' | 'resources'): Promise<Json[]> {
   const all: Json[] = []
   for (let params: Json | undefined = {}; params !== undefined;) {

@@ -6,7 +6,7 @@ import { agents, connect } from './support/agents.ts'
 import { eras, type Extras, routes, startExtras } from './support/extras.ts'
 import { v2Pinned } from './support/v2-agent.ts'
 
-/** How often it is looked whether a change was told before the next one. */
+/** Number of checks for the notification before another change. */
 const LOOKS_A_CHANGE = 50
 
 let extras: Extras
@@ -41,7 +41,7 @@ for (const { title, url, name, uri } of routes) {
         const other = await connect(kind, url(extras.gateway, era))
         const change = async () => (await other.call(name(era, 'change_tools'))).text === 'true'
         const listed = async () => (await agent.tools()).some((tool) => tool.name === name(era, 'sometimes'))
-        // Not at each look: a tool that is gone again before the gateway has seen it makes no change.
+        // Not at each check: a tool removed before the gateway has seen it makes no change.
         let looks = 0
         await until('it is told', async () => {
           if (looks++ % LOOKS_A_CHANGE === 0) await change()

@@ -6,42 +6,39 @@ import { pick, seeded } from '../support/random.ts'
 import { Fleet } from './fleet.ts'
 import type { Sending } from './ledger.ts'
 
-/** Longer than any call may take by the policies of the run, in milliseconds: what takes longer is unaccounted for. */
+/** Longer than any call may take under the run's policies, in milliseconds; a longer call is unaccounted for. */
 const PATIENCE_MS = 45_000
 
 /** Longest pause of an agent between two actions, in milliseconds. */
 const PAUSE_MS = 60
 
-/** Most sendings of one call, when it fails and its agent tries again. */
+/** Maximum sends of one call, retries included. */
 const MOST_SENDINGS = 3
 
 const KEY = 'dev.breakwater/idempotency-key'
 const INTENT = 'dev.breakwater/intent'
 
-/** How an agent ends a call that it does not wait for. */
+/** How an agent abandons a call. */
 type Parting =
-  /** It closes the connection after so many milliseconds, wherever the call is by then. */
+  /** Closes the connection after this delay, at any stage of the call. */
   | { readonly how: 'vanish'; readonly afterMs: number }
-  /** It closes the connection as soon as anything of the reply has come. */
+  /** Closes the connection at the first byte of the reply. */
   | { readonly how: 'vanish_in_reply' }
-  /** It says that nobody waits any more, after so many milliseconds. */
+  /** Cancels the call after this delay. */
   | { readonly how: 'cancel'; readonly afterMs: number }
 
-/** What all agents of a run share. */
+/** State shared by all agents of a run. */
 export interface Traffic {
-  /** The endpoint of one server, or of all. */
+  /** Returns the endpoint of one server, or of all. */
   readonly url: (server?: string) => string
-  /** Every call of a tool that was sent. */
+  /** Every tool call sent. */
   readonly sendings: Sending[]
-  /** Lists that came, and that failed. */
   readonly lists: { answered: number; failed: number }
-  /** Sessions that agents opened, and that could not be opened. */
   readonly sessions: { opened: number; refused: number }
-  /** Whether the run is over. */
   isOver: boolean
 }
 
-/** An agent that goes on until the run is over. */
+/** An agent that keeps calling until the run is over. */
 export async function agent(
   name: string,
   era: 'legacy' | 'modern',
@@ -63,7 +60,7 @@ export async function agent(
       await setTimeout(random() * PAUSE_MS)
     }
     stream?.abort()
-    // Some go without a word; their sessions end by themselves.
+    // Some agents leave silently; their sessions expire.
     if (random() < 0.8) await client.leave()
   }
 }
@@ -85,7 +82,7 @@ async function open(
   return new Client(name, url, server, traffic, session)
 }
 
-/** An agent's view of one endpoint, in a session if its era has them. */
+/** An agent's client of one endpoint, in a session if the era has sessions. */
 class Client {
   readonly #name: string
   readonly #url: string
@@ -108,7 +105,7 @@ class Client {
     this.#session = session
   }
 
-  /** Opens the stream of the session; whoever aborts it closes the connection. */
+  /** Opens the session's stream; aborting it closes the connection. */
   async listen(): Promise<AbortController> {
     const abort = new AbortController()
     const headers = { ...this.#session?.headers, accept: 'text/event-stream' }
@@ -116,7 +113,7 @@ class Client {
       const response = await fetch(this.#url, { headers, signal: abort.signal })
       for await (const _ of response.body ?? []) if (this.#traffic.isOver) break
     }
-    // It may break at any time.
+    // The stream may break at any time.
     void drain().catch(() => undefined)
     return Promise.resolve(abort)
   }
@@ -125,14 +122,14 @@ class Client {
     await this.#session?.leave().catch(() => undefined)
   }
 
-  /** Does one thing of those that agents do. */
+  /** Picks one action of an agent and does it. */
   async act(random: () => number): Promise<void> {
     const chance = random()
     if (chance < 0.08) return this.#list()
     const ms = random() < 0.7 ? 0 : Math.floor(random() * 80)
     if (chance < 0.4) return this.#try('read', ms, 0, false, 1)
     if (chance < 0.5) return this.#try('write', ms, 0, false, 1)
-    // It sends a write again without a key, and has to know what that may do.
+    // The agent retries a write without a key, and accepts a second run.
     if (chance < 0.53) return this.#try('write', ms, 0, false, 2)
     if (chance < 0.75) return this.#try('write', ms, 0, true, MOST_SENDINGS, this.#partingOf(random, 0.1))
     if (chance < 0.87) return this.#try('report', 40 + ms, 4, false, 1)
@@ -156,7 +153,7 @@ class Client {
     else lists.failed++
   }
 
-  /** Calls a tool, again and again when it fails, but never after an answer. */
+  /** Calls a tool, with retries after failures but never after an answer. */
   async #try(
     tool: Sending['tool'],
     ms: number,
@@ -171,14 +168,14 @@ class Client {
     for (let nth = 1; nth <= most; nth++) {
       const sending: Sending = { id: `${token}#${nth}`, token, tool, hasKey }
       this.#traffic.sendings.push(sending)
-      // By its intent a call is found in the access log, whatever id the gateway gave it towards the server.
+      // The intent identifies a call in the access log, under any id the gateway uses towards the server.
       const _meta = {
         progressToken: sending.id,
         [INTENT]: sending.id,
         ...(hasKey ? { [KEY]: token } : {}),
       }
       const params = { name, arguments: { token, ms, steps }, _meta }
-      // Whoever tries again stays to the end.
+      // An agent that retries stays to the end.
       await this.#send(
         sending,
         this.#message(sending.id, 'tools/call', params),
@@ -225,14 +222,14 @@ class Client {
     }
   }
 
-  /** Takes a call back; the answer may have overtaken it. */
+  /** Cancels a call; the answer may have arrived already. */
   async #cancel(requestId: string): Promise<void> {
     const message = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } }
     await this.#session?.post(message).catch(() => undefined)
   }
 }
 
-/** Reads what an agent was told of a call. */
+/** Notes the outcome an agent got for a call. */
 function note(sending: Sending, status: number, text: string): void {
   const response = responseIn(text, sending.id)
   if (response === undefined) {
@@ -252,7 +249,7 @@ function note(sending: Sending, status: number, text: string): void {
   sending.surprise = `not its own answer: ${text.slice(0, 300)}`
 }
 
-/** The response to a request, in a reply that is JSON or events. */
+/** Returns the response to a request from a reply in JSON or events. */
 function responseIn(text: string, id: unknown): Json | undefined {
   const texts = text.startsWith('{')
     ? [text]

@@ -1,7 +1,7 @@
 import type { GatewayParts, Json } from '../e2e/support/gateway.ts'
 import type { Fleet } from './fleet.ts'
 
-/** Armed anew by each reload, and so long enough. */
+/** Each reload arms the faults again, so this lasts long enough. */
 const TTL = '5m'
 
 const fault = (name: string, type: string, server: string, rate: number, more: Json = {}): Json => ({
@@ -14,7 +14,7 @@ const fault = (name: string, type: string, server: string, rate: number, more: J
   ...more,
 })
 
-/** The faults of the run. `turn`: counts reloads; the rates change with it. */
+/** Returns the run's faults. `turn` counts reloads; the rates change with it. */
 function plan(turn: number): Json[] {
   const factor = turn % 2 === 0 ? 1 : 2
   return [
@@ -30,9 +30,9 @@ function plan(turn: number): Json[] {
 }
 
 /**
- * The config of the run after so many reloads: it adds a server and takes it away, starts another anew, changes settings of a third
- * and faults, and leaves policies alone, for a change of those would end the experiment. What is remembered is remembered for a short time, so that memory is level
- * early.
+ * Returns the run's config after `turn` reloads. Each reload adds or removes a server, restarts another, and changes
+ * the settings of a third and the faults. Policies never change, because a change would end the experiment. Memories
+ * are short, so memory levels off early.
  */
 export function configOf(fleet: Fleet, turn: number): GatewayParts {
   return {

@@ -8,7 +8,7 @@ import { pick } from '../support/random.ts'
 
 const script = fileURLToPath(new URL('./server.js', import.meta.url))
 
-/** A server process behind HTTP, which can crash, and come back on the same port. */
+/** A server process behind HTTP; can crash and return on the same port. */
 class Replica {
   program: Program | undefined
   readonly #era: 'legacy' | 'modern'
@@ -39,13 +39,16 @@ class Replica {
   }
 }
 
-/** All servers of a soak: one of each era behind HTTP, one with two replicas, a shared process, and one process a session. */
+/**
+ * All servers of a soak: one of each era behind HTTP, one with two replicas, one shared process, and one process per
+ * session.
+ */
 export class Fleet {
   /** Servers that agents of each era may call. */
   static readonly names = ['old', 'new', 'pool', 'local', 'own'] as const
   readonly #file: string
   readonly #replicas: { readonly old: Replica; readonly new: Replica; readonly pool: readonly Replica[] }
-  /** Server processes that were killed so far. */
+  /** Server processes killed so far. */
   crashes = 0
 
   private constructor(file: string) {
@@ -68,7 +71,7 @@ export class Fleet {
     return [this.#replicas.old, this.#replicas.new, ...this.#replicas.pool]
   }
 
-  /** The block `mcpServers`. `turn`: counts reloads; what it changes is settled by its parity. */
+  /** Returns the block `mcpServers`. `turn` counts reloads; only its parity matters, except for `own`. */
   entries(turn: number): Record<string, Json> {
     const stdio = { command: process.execPath, args: [script, 'stdio', 'legacy', this.#file] }
     const isOdd = turn % 2 === 1
@@ -77,13 +80,13 @@ export class Fleet {
       new: { url: this.#replicas.new.url, trusted: true },
       pool: { urls: this.#replicas.pool.map(({ url }) => url), trusted: true, refresh: isOdd ? '1m' : '2m' },
       local: { ...stdio, trusted: true },
-      // With another environment every other time, so that all of its processes are started anew.
+      // The environment changes every other reload, so all of its processes restart.
       own: { ...stdio, trusted: true, sharing: 'per_session', env: { TURN: String((turn >> 1) % 2) } },
       ...(isOdd ? { passing: { ...stdio, trusted: true } } : {}),
     }
   }
 
-  /** Kills a server, or a process that the gateway has started, and starts the former again after `awayMs` milliseconds. */
+  /** Kills a server, or a process started by the gateway; a server restarts after `away` resolves. */
   async crashOne(random: () => number, gatewayPid: number, away: () => Promise<void>): Promise<void> {
     this.crashes++
     if (random() < 0.4) {
@@ -97,7 +100,7 @@ export class Fleet {
     await replica.start()
   }
 
-  /** How often each token has run, over all servers and all of their lives. */
+  /** Returns the number of runs of each token, over all servers and all their restarts. */
   runs(): Map<string, number> {
     const runs = new Map<string, number>()
     for (const line of readFileSync(this.#file, 'utf8').split('\n')) {
@@ -111,7 +114,7 @@ function isServer(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes(script)
   } catch {
-    // It has ended while we looked.
+    // The process ended meanwhile.
     return false
   }
 }

@@ -10,7 +10,7 @@ const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url
 
 const FUNCTIONS = 500
 
-/** Makes functions that are the same but for their number, and runs them until they are compiled. `keeps`: nothing lets go of them. */
+/** Makes functions with different numbers, and runs each until V8 compiles it. `keeps`: keep all reachable. */
 const program = (keeps: boolean) => `
   const kept = []
   process.on('message', (message) => {
@@ -25,7 +25,7 @@ const program = (keeps: boolean) => `
   setInterval(() => undefined, 1_000)
   process.send('ready')`
 
-/** By how much the heap without machine code is larger after functions were made, in bytes for each. */
+/** Returns the growth of the heap without machine code, in bytes per function made. */
 async function grownBy(keeps: boolean): Promise<number> {
   const args = ['--expose-gc', '--import', probe, '--eval', program(keeps)]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], env: bound() })
@@ -35,12 +35,12 @@ async function grownBy(keeps: boolean): Promise<number> {
       child.send('make')
       await once(child, 'message')
     }
-    // V8 itself remembers what it compiled, for some collections.
+    // V8 caches compiled code for some collections.
     const settled = async () => {
       for (let n = 0; n < 10; n++) await heapOf(child)
       return heapOf(child)
     }
-    // The first time warms up.
+    // The first round warms up.
     await make()
     const before = await settled()
     await make()

@@ -5,32 +5,32 @@ import { studentQuantile } from '../../src/experiments/statistics/distributions.
 import { descendantsOf } from '../e2e/support/family.ts'
 import type { Gateway } from '../e2e/support/gateway.ts'
 
-/** Memory of a process that is in use once garbage is collected. */
+/** Memory of a process in use after garbage collection. */
 export interface Heap {
-  /** On the heap and outside of it, without machine code, in bytes. */
+  /** On the heap and outside the heap, without machine code, in bytes. */
   readonly heapBytes: number
   /**
-   * Machine code on the heap, with what V8 has to know of it, in bytes. V8 compiles a function, and compiles it again better,
-   * by how often it has run: for one that runs with each reload or crash that takes hours. It is bounded by the text of the program, and
-   * says nothing of what that keeps; a function that is made and kept is an object, and is none of it.
+   * Machine code on the heap, with V8's metadata, in bytes. V8 compiles and optimises a function by its number of runs,
+   * which takes hours for code that runs once per reload or crash. The size of the program bounds this value, so it
+   * shows no leak; a leaked function is an object and counts in `heapBytes`.
    */
   readonly codeBytes: number
 }
 
-/** What a gateway holds at one moment. */
+/** Resources a gateway holds at one moment. */
 export interface Footprint extends Heap {
-  /** Since the beginning of the run, in seconds. */
+  /** Time since the beginning of the run, in seconds. */
   readonly atS: number
   readonly residentBytes: number
   /** Files, sockets and pipes. */
   readonly handles: number
-  /** Of its own, at any depth. */
+  /** Child processes, at any depth. */
   readonly processes: number
-  /** Of agents. */
+  /** Agents' sessions. */
   readonly sessions: number
 }
 
-/** Measures a process that was started with test/fixtures/heap-probe. */
+/** Measures a process started with test/fixtures/heap-probe. */
 export async function heapOf(child: ChildProcess): Promise<Heap> {
   child.send('measure')
   const [{ heapUsed, external, arrayBuffers, code }] = (await once(child, 'message')) as [
@@ -39,7 +39,7 @@ export async function heapOf(child: ChildProcess): Promise<Heap> {
   return { heapBytes: heapUsed - code + Math.max(external, arrayBuffers), codeBytes: code }
 }
 
-/** Measures a gateway that was started with test/fixtures/heap-probe. */
+/** Measures a gateway started with test/fixtures/heap-probe. */
 export async function footprintOf(gateway: Gateway, atS: number): Promise<Footprint> {
   const { child, pid } = gateway.program
   const heap = await heapOf(child)
@@ -62,7 +62,7 @@ export interface Slope {
   readonly high: number
 }
 
-/** Ordinary least squares: the slope of y over x; of three points at least. */
+/** Ordinary least squares: the slope of y over x; needs at least three points. */
 export function slopeOf(points: readonly (readonly [x: number, y: number])[]): Slope {
   const n = points.length
   const meanX = points.reduce((sum, [x]) => sum + x, 0) / n

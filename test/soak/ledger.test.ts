@@ -5,7 +5,7 @@ import { AccessLines, type Sending, settle } from './ledger.ts'
 
 const write: Sending = { id: 'w#1', token: 'w', tool: 'write', hasKey: false }
 
-/** Settles one run: sendings, tokens that ran, and a result of the access log for each id. */
+/** Settles one run: sends, tokens that ran, and a result in the access log for each id. */
 function settled(sendings: readonly Sending[], ran: readonly string[], logged: Record<string, string>) {
   const runs = new Map<string, number>()
   for (const token of ran) runs.set(token, (runs.get(token) ?? 0) + 1)

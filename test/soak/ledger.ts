@@ -1,44 +1,44 @@
 import type { Json } from '../e2e/support/gateway.ts'
 
-/** What an agent was told of a request that it sent, or did itself. */
+/** Outcome of one send, as its agent saw it. */
 export type Told =
   /** A result with the call's own token. */
   | 'answered'
-  /** An error of the gateway, by which the server may have run it. */
+  /** An error of the gateway: the server may have run the call. */
   | 'failed'
-  /** An error of the gateway, by which the server has never seen it. */
+  /** An error of the gateway: the server never saw the call. */
   | 'rejected'
-  /** The agent was gone before the end. */
+  /** The agent left before the end. */
   | 'vanished'
-  /** The agent took it back. */
+  /** The agent cancelled. */
   | 'cancelled'
 
-/** One sending of a call; a call that is sent again has the same token and an id of its own. */
+/** One send of a call; a retry has the same token and its own id. */
 export interface Sending {
   readonly id: string
   readonly token: string
   readonly tool: 'read' | 'write' | 'report'
   readonly hasKey: boolean
-  /** Undefined while it is under way, and for ever when nothing came back. */
+  /** Undefined while under way, and for ever when nothing came back. */
   told?: Told
-  /** The policy that refused it, if one did: then its line of the access log may have been left out. */
+  /** The policy that rejected the call, if any. The access log may omit rejections. */
   by?: string
-  /** What came back in place of what could have. */
+  /** An unexpected reply. */
   surprise?: string
 }
 
-/** What the gateway says of calls of tools: its access log, and its counts by result. */
+/** The gateway's record of tool calls: its access log, and its counts by result. */
 export interface GatewayAccount {
-  /** Results, by the id of the sending; more than one when it wrote more than one line. */
+  /** Results, by the id of the send; several when the log has several lines. */
   readonly lines: ReadonlyMap<string, readonly string[]>
   /** `breakwater_tool_calls_total`, by result. */
   readonly counts: Readonly<Record<string, number>>
 }
 
-/** Collects what the lines of a log say of calls of tools. */
+/** Collects tool calls from the lines of a log. */
 export class AccessLines {
   readonly lines = new Map<string, string[]>()
-  /** Lines about defects of the gateway itself. */
+  /** Log lines about bugs of the gateway. */
   readonly defects: string[] = []
   /** Reloads that took effect. */
   reloads = 0
@@ -54,21 +54,21 @@ export class AccessLines {
   }
 }
 
-/** What a run came to. */
+/** The totals of a run. */
 export interface Account {
   readonly sent: number
   readonly told: Readonly<Record<string, number>>
-  /** What must not be: each in words, with the id or the token. */
+  /** Violations, in words, with the id or the token. */
   readonly unaccounted: readonly string[]
   readonly writesTwice: readonly string[]
 }
 
 /**
- * Holds what agents were told against what servers wrote down and what the gateway counted.
+ * Compares the agents' outcomes with the servers' records and the gateway's counts.
  *
- * An answered call has run. One that the gateway says was not sent has not. A call with an effect runs at most once, or
- * as often as its agent sent it without a key. Nothing runs that nobody sent. The access log has one line for each call,
- * but for rejections, of which it says only so many a second; its lines and the counter agree.
+ * An answered call has run; a call the gateway reports as not sent has not. A call with an effect runs at most once, or
+ * as often as its agent sent it without a key. Nothing runs unless an agent sent it. The access log has one line per
+ * call, except for rejections, which are limited per second. The log's lines and the counter agree.
  */
 export function settle(
   sendings: readonly Sending[],
@@ -104,7 +104,7 @@ export function settle(
   return { sent: sendings.length, told, unaccounted, writesTwice }
 }
 
-/** What is wrong with one sending by itself. */
+/** Returns the problem of one send by itself. */
 function problemOf({ told, by, surprise }: Sending, lines: readonly string[]): string | undefined {
   if (told === undefined) return `no response: ${surprise ?? 'still under way'}`
   if (lines.length > 1) return `${lines.length} lines in the log: ${lines.join(', ')}`
@@ -116,7 +116,7 @@ function problemOf({ told, by, surprise }: Sending, lines: readonly string[]): s
   return undefined
 }
 
-/** Every call that the gateway has counted is in its log; of the rejected ones there may be more. */
+/** Compares the log with the counter: equal for each result, except rejections, where the log may have fewer. */
 function sumProblems(
   lines: ReadonlyMap<string, readonly string[]>,
   counts: Readonly<Record<string, number>>,

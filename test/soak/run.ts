@@ -1,8 +1,8 @@
 /**
- * Soaks a gateway in mixed traffic, reloads, crashes and faults, and holds what every call came to against what servers
- * wrote down and what the gateway counted. Exits with 0 when all of it agrees and nothing has grown, else with 1.
+ * Soaks a gateway in mixed traffic, reloads, crashes and faults. Compares the outcome of every call with the servers'
+ * records and the gateway's counts. Exits with 0 when all of them agree and nothing has grown, else with 1.
  *
- *   npm run soak -- [--minutes N] [--seed N]
+ * npm run soak -- [--minutes N] [--seed N]
  */
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -20,34 +20,37 @@ import { AccessLines, settle } from './ledger.ts'
 const AGENTS = { legacy: 6, modern: 4 }
 const RELOAD_MS = 10_000
 
-/** How long a reload may take, in milliseconds: on a machine that others use it may wait for its turn. */
+/** Longest time of a reload, in milliseconds: on a shared machine a reload may wait for its turn. */
 const RELOADED_MS = 60_000
 
-/** From the end of one crash to the next, and how long a server is away, in milliseconds. */
+/** Time from the end of one crash to the next, and downtime of a server, in milliseconds. */
 const CRASH_MS = 4_000
 const AWAY_MS = 1_000
 
-/** How many samples of the footprint the second half has at least, and how far apart they are at most, in milliseconds. */
+/** Minimum number of footprints in the second half, and their maximum interval in milliseconds. */
 const SAMPLES = 20
 const SAMPLE_MS = 5_000
 
-/** How long connections of agents stay open unused, in milliseconds. */
+/** Time until agents close idle connections, in milliseconds. */
 const IDLE_MS = 2_000
 
-/** How long all that was in use may take to be let go, in milliseconds: keep-alive and idle sessions are part of it. */
+/** Time for the gateway to release everything, in milliseconds; includes keep-alive and idle sessions. */
 const QUIET_MS = 60_000
 
-/** What the heap may grow by over the second half with the interval of its slope above 0, as a share of what is in use. */
+/**
+ * Heap growth allowed over the second half, as a share of the heap in use. Applies only if the slope's interval lies
+ * above 0.
+ */
 const GROWTH = 0.02
 
-/** Sockets of the run itself to the control plane come and go. */
+/** The run's own sockets to the control plane come and go. */
 const SPARE_HANDLES = 4
 
 const MIB = 1024 ** 2
 
 const { minutes, seed } = readOptions()
 
-/** What the command line says; ends the process with a word where it says something else. */
+/** Returns the command line's options; prints an error and exits when they are invalid. */
 function readOptions(): { readonly minutes: number; readonly seed: number } {
   try {
     const { values } = parseArgs({
@@ -63,7 +66,7 @@ function readOptions(): { readonly minutes: number; readonly seed: number } {
   }
 }
 
-// Agents close what they do not use, so that connections of theirs are none that the gateway has left over.
+// Agents close idle connections, so a connection left at the end belongs to the gateway.
 setGlobalDispatcher(new Agent({ keepAliveTimeout: IDLE_MS, keepAliveMaxTimeout: IDLE_MS }))
 
 const stop = new AbortController()
@@ -78,7 +81,7 @@ try {
 }
 process.exit(isGood ? 0 : 1)
 
-/** Waits, and returns whether it is still worth while to go on. */
+/** Waits; returns whether the run should continue. */
 async function pause(ms: number): Promise<boolean> {
   await setTimeout(ms, undefined, { signal: stop.signal }).catch(() => undefined)
   return !stop.signal.aborted
@@ -113,7 +116,7 @@ async function soak(): Promise<boolean> {
   let [turn, asked] = [0, 0]
   const reload = async () => {
     await gateway.reconfigure(configOf(fleet, turn))
-    // A run of faults begins anew: what it counts, by the arguments of calls, is not counted for hours.
+    // Rearming resets the faults' counters by arguments, which would otherwise count for hours.
     await gateway.post('/admin/chaos/disarm')
     await gateway.post('/admin/chaos/arm')
     asked++
@@ -152,7 +155,7 @@ async function soak(): Promise<boolean> {
   }
   const experiment = await gateway.admin<{ state: string }>('/admin/experiments/soak')
   const faults = await gateway.sums('breakwater_faults_injected_total', 'type', '')
-  // As it was when the first footprint was taken.
+  // Restores the config of the first footprint.
   turn += turn % 2 === 0 ? 2 : 1
   await reload()
 
@@ -235,7 +238,7 @@ function kib(bytesPerSecond: number): string {
   return ((bytesPerSecond * 60) / 1024).toFixed(1)
 }
 
-/** Six of all samples, evenly spread. */
+/** Returns six samples, evenly spread. */
 function evenly(samples: readonly Footprint[]): readonly Footprint[] {
   const at = Array.from({ length: 6 }, (_, index) => Math.round((index * (samples.length - 1)) / 5))
   return at.flatMap((index) => samples[index] ?? [])

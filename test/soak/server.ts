@@ -16,13 +16,13 @@ import {
 } from '../fixtures/counting/messages.ts'
 
 /**
- * An MCP server that writes down each run of a tool before it answers, in a file that outlives it: `ran TOKEN`, where the
+ * An MCP server that records each run of a tool before answering, in a file that survives the process: `ran TOKEN`. The
  * token is an argument of the call, and the text of the answer.
  *
- *   server http legacy|modern FILE PORT     Streamable HTTP on a port of loopback; 0 is any free one
- *   server stdio legacy|modern FILE         standard input and output
+ * server http legacy|modern FILE PORT     Streamable HTTP on a loopback port; 0 is any free port
+ * server stdio legacy|modern FILE         standard input and output
  *
- * `read` and `write` answer after `ms` milliseconds; `report` tells of its progress `steps` times meanwhile.
+ * `read` and `write` answer after `ms` milliseconds; `report` also reports progress `steps` times.
  */
 const [transport, era, file, port = '0'] = process.argv.slice(2) as [string, Era, string, string?]
 
@@ -45,7 +45,7 @@ function orderOf({ params = {} }: Message): Order {
   return { token, ms, steps, progressToken: (params._meta as Json | undefined)?.progressToken }
 }
 
-/** Runs a tool: writes it down at once, sends what it tells meanwhile and then its answer. */
+/** Runs a tool: records the run at once, then sends progress and the answer. */
 function run(message: Message, send: (text: string, isLast: boolean) => void): void {
   const { token, ms, steps, progressToken } = orderOf(message)
   appendFileSync(file, `ran ${token}\n`)

@@ -11,7 +11,7 @@ import { until } from '../support/until.ts'
 
 const MIB = 1024 ** 2
 
-/** A call of a shared process whose caller does not read. */
+/** Starts a call on a shared process whose caller does not read. */
 async function stuck({ signal = new AbortController().signal } = {}) {
   const { pipe, join } = await shared()
   const [slow, other] = [join(), join()]

@@ -48,7 +48,7 @@ const refusal =
 
 type Refusals = { legacy?: Refuse; modern?: Refuse }
 
-/** Speaks both eras, or refuses what `refuses` says; its legacy sessions have ids with `sessions`. */
+/** Speaks both eras, except for the requests in `refuses`; with `sessions`, its legacy sessions have ids. */
 function endpoint(t: TestContext, refuses: Refusals, { sessions = false } = {}) {
   let count = 0
   return rawHttp(t, (came, response) => {

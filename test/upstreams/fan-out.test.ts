@@ -9,7 +9,7 @@ function updated(length: number): Message {
   return { text: JSON.stringify(value), value }
 }
 
-/** What each of so many is told. */
+/** Returns the message each receiver gets. */
 function told(receivers: number, message: Message): Message[] {
   const messages: Message[] = []
   const all = new Set(Array.from({ length: receivers }, (_, n) => n))

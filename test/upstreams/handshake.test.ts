@@ -73,7 +73,7 @@ test('a call that waited for a server which broke off the handshake could not re
   assert.equal(openError(new Error('x')).code, 1500)
 })
 
-/** A server that took two seconds to start, of which nobody knows what it speaks: it has been asked both questions. */
+/** A server of unknown era, two seconds after its start: the gateway has sent both first requests. */
 async function slowServer() {
   const pipe = new MemoryPipe('none')
   const clock = new ManualClock()

@@ -12,7 +12,7 @@ test('a call whose server does not get an answer that it asked for is over, whoe
     let body = ''
     request.on('data', (chunk: Buffer) => (body += chunk.toString()))
     request.on('end', () => {
-      // Answers are not acknowledged.
+      // The server does not acknowledge answers.
       if (!body.includes('tools/call')) return
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       for (const id of [1, 2]) response.write(`data: {"jsonrpc":"2.0","id":${id},"method":"roots/list"}\n\n`)
@@ -91,7 +91,7 @@ test('a broken stream is asked for as soon as its client is back, but not more o
   await until('the client is sent away again', () => back.length === 2)
   await clock.advance(29_000)
   assert.deepEqual(gets, ['place-0'])
-  // The first return is over.
+  // The first callback no longer has any effect.
   back[0]?.()
   await clock.advance(100)
   assert.deepEqual(gets, ['place-0'])

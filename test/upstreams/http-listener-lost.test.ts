@@ -6,7 +6,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
 
-/** A listener to a server that knows one session only; `reopen` is what a link does when it is told of a loss. */
+/** A listener to a server with one valid session; `reopen` stands for the link's reaction to a lost session. */
 async function setUp(t: TestContext) {
   const known = { session: 'session-1' }
   const gets: { session: unknown; lastEventId: unknown; response: ServerResponse }[] = []
@@ -46,7 +46,7 @@ async function setUp(t: TestContext) {
     listener,
     received,
     reopen,
-    /** How many streams the server holds open. */
+    /** Number of streams the server holds open. */
     open: () =>
       gets.filter(({ response }) => response.headersSent && !response.destroyed && !response.writableEnded)
         .length,

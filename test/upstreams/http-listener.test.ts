@@ -12,7 +12,7 @@ interface Get {
   readonly response: ServerResponse
 }
 
-/** A listener, and the GET requests that it makes; `answer` gets each of them. */
+/** A listener and its GET requests; `answer` handles each request. */
 async function setUp(t: TestContext, answer: (get: Get, index: number) => void, { session = true } = {}) {
   const gets: Get[] = []
   const { wire } = await wireTo(t, (request, response) =>
@@ -49,7 +49,6 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
     received,
     hooks,
     listener,
-    /** Waits for as many GET requests. */
     asked: (count: number) => until(`${count} requests are there`, () => gets.length >= count),
     /** Waits until the listener has a timer for its next request. */
     resting: () => until('the listener rests', () => listener.opening === undefined && clock.pending > 0),

@@ -28,7 +28,7 @@ test('a mark of the order of bytes is no part of a reply, however large that is'
   }
 })
 
-/** What a sink that takes messages is told of a reply that comes in pieces of so many bytes. */
+/** Reads a reply in pieces of `piece` bytes into a sink that takes messages. */
 function reading(status: number, body: string | Buffer, piece = 50_000) {
   const { sink, told, last, end } = recorder({ takesMessages: true })
   const reply = new HttpReply(sink, { maxReply: 10_000_000 })
@@ -238,7 +238,7 @@ test('a stream whose end is held back fails once when it is given up, and tells 
     let release = (): void => undefined
     const calmed = new Promise<void>((resolve) => (release = resolve))
     const reply = new HttpReply({ ...sink, backpressure: () => calmed }, { maxReply: LIMIT })
-    // As undici does: of a request that is over it says nothing more.
+    // Like undici: nothing more follows once a request has ended.
     const nothing = () => undefined
     reply.onConnect(nothing)
     reply.onHeaders(200, [Buffer.from('content-type'), Buffer.from('text/event-stream')], nothing)

@@ -27,10 +27,10 @@ interface Asked {
   readonly response: ServerResponse
 }
 
-/** Answers a request; false leaves it to the server as usual. */
+/** Answers a request; false leaves the request to the server's default. */
 type Play = (asked: Asked) => boolean
 
-/** A session at a server that knows the sessions which it has opened, and what the server got: `method @session-id`. */
+/** A session at a server that knows only sessions it opened. `got` lists requests as `method @session-id`. */
 async function session(t: TestContext, reply: Json = { result: initializeResult }, maxReply = 100_000) {
   const got: string[] = []
   const known = new Set<string>()
@@ -204,7 +204,7 @@ test('a handshake that hangs is given up, whoever waits for it', async (t) => {
   server.play = () => (asked = true)
   const hanging = assert.rejects(held.reopen(), { reason: 'attempt_timeout' })
   await until('the server was asked', () => asked)
-  // The later attempts beside it have their time as well.
+  // Later attempts beside the first may use their full timeouts.
   for (let second = 0; second < 14; second++) await clock.advance(1_000)
   await hanging
 })

@@ -11,7 +11,7 @@ const headers = (named: Readonly<Record<string, string>> = {}) =>
       .map((text) => Buffer.from(text, 'latin1')),
   )
 
-/** What a reply to request 1 means. */
+/** Interprets a reply to request 1. */
 function read(
   status: number,
   text: string,
@@ -85,7 +85,7 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     ['says', 400, complaint('Invalid session ID')],
     ['says', 400, complaint('Bad Request: Server not initialized')],
     ['none', 200, answer(-32602, 'Received request before initialization was complete')],
-    // Only the server can tell whether it means ours.
+    // Only the server knows whether the text means our session.
     ['says', 400, complaint('booking session 42 is full')],
     ['none', 400, ''],
     ['none', 400, 'no such session'],
@@ -103,7 +103,7 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     assert.deepEqual(read(status, text, { hasSession: true }), { suspected: proof }, `${status} ${text}`)
     assert.equal('suspected' in read(status, text), false)
   }
-  // Who answers our very request, and does not speak of sessions, has read it.
+  // An answer to our own request without a word about sessions proves that the server has read it.
   for (const status of [200, 400, 404])
     assert.equal(read(status, answer(-32602, 'no such order'), { hasSession: true }).status, status)
   assert.equal(read(400, answer(-32022, 'version'), { hasSession: true }).status, 400)

@@ -11,7 +11,7 @@ import { LIMIT, recorder } from './posted.ts'
 
 const digest = (bytes: string | Buffer) => createHash('sha256').update(bytes).digest('hex')
 
-/** Characters of one to four bytes, so that some stand where a slice ends. */
+/** Characters of one to four bytes, so slices end inside characters. */
 const large = JSON.stringify({ text: 'aé€😀'.repeat(200_000) })
 
 async function setUp(t: TestContext, handle: RequestListener) {

@@ -10,21 +10,21 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { events, httpOptions, json, rawHttp } from '../support/modern.ts'
 import { until } from '../support/until.ts'
 
-/** A tool that runs, and whose reply a test gives. */
+/** Tools that run; the test gives their replies. */
 type Tools = Readonly<Record<string, (server: Playing, response: ServerResponse) => void>>
 
-/** A server that knows the sessions which it has opened. */
+/** A server that knows only sessions it opened. */
 interface Playing {
   readonly known: Set<string>
   /** Tools that ran, oldest first. */
   readonly ran: string[]
-  /** Whether it acknowledges nothing. */
+  /** When true, the server acknowledges nothing. */
   isMute: boolean
-  /** Replies to a request in a session that it does not know. */
+  /** Replies to a request in an unknown session. */
   refuse: (response: ServerResponse, id: unknown) => void
-  /** Whether it answers pings in sessions that it does not know. */
+  /** When true, the server answers pings in unknown sessions. */
   takesPings: boolean
-  /** Replies to `initialize`, if it is to be something else than a session; false leaves it to the server as usual. */
+  /** Replies to `initialize` in another way; false leaves the request to the server's default. */
   greet: (response: ServerResponse, id: unknown) => boolean
 }
 
@@ -143,7 +143,7 @@ test('a session that is opened again for nobody is ended', async (t) => {
   await until('the new session is ended', () => ended().includes('session-2'))
 })
 
-/** Replies by which servers tell a loss, and which mean other things too. */
+/** Ambiguous replies: a lost session at some servers, something else at others. */
 const vague: Readonly<Record<string, Playing['refuse']>> = {
   '200 with -32001': error(200, -32001, 'Session not found'),
   '200 with -32600': error(200, -32600, 'Invalid Request'),
@@ -181,7 +181,7 @@ const vague: Readonly<Record<string, Playing['refuse']>> = {
   },
 }
 
-/** Replies to all but pings, which these servers answer in any session. */
+/** Replies to requests other than pings, from servers that answer pings in any session. */
 const withPings: Readonly<Record<string, Playing['refuse']>> = {
   '200 with -32000': error(200, -32000, 'Server not initialized'),
   '200 with -32001': error(200, -32001, 'Session not found'),
@@ -264,7 +264,7 @@ test('a session in which a server breaks each connection, and no other, is opene
   assert.ok(outcome.kind === 'failed')
   assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
   assert.deepEqual(playing.ran, [])
-  // Three rounds of a list in each session, behind the first.
+  // Three rounds of a list in each session, after the first list.
   await until('the session is checked', () => count('tools/list') === 7 && initializes() === 2)
   await until('the next call is answered', async () => (await call('work')).kind === 'answered')
   assert.equal(initializes(), 2)
@@ -377,7 +377,7 @@ test('a server that refuses everybody is asked for new sessions at a bounded rat
   for (let i = 0; i < 10; i++) await work()
   assert.ok(count('tools/list') <= 26, `${count('tools/list')} lists`)
   assert.equal(count('initialize') - opened, count('tools/list'))
-  // The credentials are taken again: nobody was moved elsewhere meanwhile.
+  // The server takes the credentials again: no call was moved to another session meanwhile.
   for (const id of known) playing.known.add(id)
   assert.ok((await work()).every(({ kind }) => kind === 'answered'))
 })
@@ -389,7 +389,7 @@ test('a server that forgets each session with its first call is asked for new on
     bare(404)(response)
   }
   const { call, initializes, count } = await setUp(t, { work: forget, rest: wellDone }, clock)
-  // Each call takes one session, and with the first one that in which it began.
+  // Each call uses up one session; the first call also uses up its initial session.
   for (let i = 0; i < 3; i++) assert.equal((await call('work')).kind, 'failed')
   const opened = initializes()
   const held = call('rest')
@@ -399,7 +399,7 @@ test('a server that forgets each session with its first call is asked for new on
   assert.equal((await held).kind, 'answered')
   assert.equal(initializes(), opened + 1)
   assert.ok(count('ping') > 0)
-  // A call was answered: the next loss is mended at once.
+  // A call succeeded, so the next lost session is reopened at once.
   assert.equal((await call('work')).kind, 'failed')
   assert.equal((await call('rest')).kind, 'answered')
 })
@@ -410,7 +410,7 @@ test('a server that refuses now and then, whatever the session, keeps its sessio
   const [first] = playing.known
   let shed = 0
   playing.known.delete(String(first))
-  // The session is there all the same: each third request is shed.
+  // The session still exists: the server sheds two of three requests.
   playing.refuse = (response, id) => {
     if (shed++ % 3 < 2) bare(503)(response)
     else json(response, { jsonrpc: '2.0', id, result: {} })

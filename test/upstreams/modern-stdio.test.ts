@@ -14,7 +14,7 @@ import { until } from '../support/until.ts'
 const path = new URL(`../fixtures/modern-stdio${extname(import.meta.url)}`, import.meta.url)
 const modern = (...args: string[]) => ({ command: process.execPath, args: [fileURLToPath(path), ...args] })
 
-/** A legacy server of a few lines; `unknown` is what it does with a request that it does not know. */
+/** A tiny legacy server; `unknown` handles unknown requests. */
 const legacy = (unknown: string) => ({
   command: process.execPath,
   args: [
@@ -188,7 +188,7 @@ test('a server of both eras is spoken to in the configured one', async (t) => {
   const upstreamSession = await open(upstream)
   assert.equal(upstreamSession.initializeResult.value.protocolVersion, '2025-11-25')
   assert.equal(upstream.eras().legacy?.decidedBy, 'config')
-  // To the question it may take its time: a process starts slowly on a busy machine, and silence would be an answer, too.
+  // The clock stands still, because a slow start on a busy machine would count as silence, and silence as an answer.
   const found = await open(stdioUpstream(t, { ...modern('both'), clock: new ManualClock() }))
   assert.equal(found.initializeResult.value.protocolVersion, '2026-07-28')
 })
@@ -207,7 +207,7 @@ test('a legacy server that says nothing is initialized after two seconds', async
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { ...legacy(''), clock })
   const opening = open(upstream)
-  // The limit of the whole start, and that of the question.
+  // Two timers: for the whole start, and for the first request.
   await until('it is asked', () => clock.pending > 1)
   await clock.advance(2_000)
   const upstreamSession = await opening

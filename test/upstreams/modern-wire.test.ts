@@ -335,7 +335,7 @@ test('a subscription that breaks is asked for again, with a doubling pause while
   })
   const upstreamSession = await modernUpstream(t, url, clock).open(new TestCaller(), never)
   upstreamSession.listen()
-  // A call waits for the subscription.
+  // The call waits for the subscription.
   assert.equal((await upstreamSession.exchange(toolCall('a'))).kind, 'answered')
   await until('the pause begins', () => clock.pending === 1)
   works = false

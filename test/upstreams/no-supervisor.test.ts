@@ -17,7 +17,7 @@ test('where the supervisor cannot be started, servers run without it, and the lo
 })
 
 for (const [how, spawn] of [
-  // What Node does without file descriptors: there is neither a process nor a pipe to it.
+  // Node's behaviour without file descriptors: there is neither a process nor a pipe.
   [
     'EMFILE',
     function (this: ChildProcess) {

@@ -11,7 +11,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { wireTo } from '../support/wired.ts'
 
-/** A server that acknowledges nothing by itself, and what is posted to it. */
+/** A server without automatic acknowledgements, and its posts. */
 async function posting(t: TestContext, connections?: number, clock: Clock = systemClock) {
   const got: { body: string; response: ServerResponse }[] = []
   const { wire } = await wireTo(

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { Outbox } from '../../src/upstreams/stdio/outbox.ts'
 
-/** A stream whose reader takes a chunk when the test says so. */
+/** A stream whose reader takes a chunk on request of the test. */
 function slowStream() {
   const written: string[] = []
   let take: (() => void) | undefined

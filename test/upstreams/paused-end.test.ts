@@ -12,7 +12,10 @@ import { recorder } from './posted.ts'
 const first = 'data: first\n\n'
 const rest = 'data: last\n\n'
 
-/** The reply of a server that ends its connection while the first event is held, and what comes of it once nothing is held. */
+/**
+ * Reads a reply whose server closes the connection while the first event is held; returns the outcome once nothing is
+ * held.
+ */
 async function heldToTheEnd(t: TestContext, framing: string, end: (peer: Socket) => void) {
   const peers: Socket[] = []
   const server = createServer((peer) => {
@@ -48,7 +51,7 @@ async function heldToTheEnd(t: TestContext, framing: string, end: (peer: Socket)
   end(peer)
   await Promise.race([once(peer, 'close'), once(peer, 'finish')])
   for (let turn = 0; turn < 10; turn++) await nextTurn()
-  // What follows is held as well, and the end of the connection is all that is left to read.
+  // The last event is held too, so only the end of the connection is left to read.
   let releaseLast = () => {}
   hold(new Promise((resolve) => (releaseLast = resolve)))
   release()
@@ -88,6 +91,6 @@ test('a connection that is there keeps nothing of the attempt to make it', async
     connection.destroy()
     server.close()
   })
-  // The one that has it end while its reply is paused; undici's would keep timer and callback.
+  // The remaining listener notices the end while a reply is paused; undici's own would keep its timer and callback.
   assert.equal(connection.listenerCount('error'), 1)
 })

@@ -9,7 +9,7 @@ import { wireTo } from '../support/wired.ts'
 /** Largest reply, in bytes. */
 export const LIMIT = 100_000
 
-/** A sink that writes down what it is told, in short words. `takesMessages`: also large replies as messages. */
+/** A sink, recording its calls in short words. `takesMessages`: also takes large replies as messages. */
 export function recorder({ takesMessages = false } = {}) {
   const told: string[] = []
   const last: { error?: GatewayError; body?: string; status?: number; message?: LargeMessage } = {}
@@ -47,7 +47,7 @@ export function recorder({ takesMessages = false } = {}) {
   return { sink, told, last, end, hold: (promise: Promise<void>) => void (held = promise) }
 }
 
-/** Posts something to a server, and records the reply. */
+/** Posts a body to a server, and records the reply. */
 export async function post(
   t: TestContext,
   handle: RequestListener,

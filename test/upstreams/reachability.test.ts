@@ -4,7 +4,7 @@ import { Reachability } from '../../src/upstreams/reachability.ts'
 import type { Upstream } from '../../src/upstreams/upstream.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** Endpoints that are there or not as a test says, and what is known of them. */
+/** Endpoints the test switches on and off, and the gateway's knowledge of them. */
 function setUp(count = 1) {
   const clock = new ManualClock()
   const there = Array.from({ length: count }, () => true)
@@ -29,7 +29,7 @@ test('an endpoint that could not be reached is probed until it can be', async ()
   reachability.suspect(0, true)
   await clock.advance(1_000)
   assert.equal(reachability.backAt(0), -Infinity)
-  // At 50, 125, 238, 406 and 659 ms: each pause is half as long again as the one before.
+  // At 50, 125, 238, 406 and 659 ms: each pause is 1.5 times the previous pause.
   assert.equal(probes[0], 5)
   there[0] = true
   await clock.advance(500)
@@ -185,7 +185,7 @@ test('an endpoint that works is probed once a second, however often a tool of it
     await clock.advance(10)
   }
   assert.equal(probes[0], 5)
-  // Whoever waits for a sign of life does not wait for that.
+  // A caller waiting for a sign of life does not wait for the next second.
   assert.equal(
     await Promise.all([reachability.reached(0), clock.advance(0)]).then(([isThere]) => isThere),
     true,

@@ -11,7 +11,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 
 const failed = (call: Call): Outcome => ({ kind: 'failed', error: call.signal.reason as GatewayError })
 
-/** A session whose server answers nothing, and what it was asked. */
+/** A session whose server never answers, and the requests it got. */
 function silent() {
   const asked: string[] = []
   const end = new AbortController()
@@ -35,7 +35,7 @@ function silent() {
   return { asked, end, session }
 }
 
-/** The state that the next session of an agent is told. */
+/** The state an agent's next session receives. */
 function asked(): SessionState {
   const state = new SessionState()
   state.note(newCall({ method: 'logging/setLevel', params: { level: 'debug' } }))
@@ -78,7 +78,7 @@ test('a session that ends, or that nobody waits for any more, while it is told i
     ;(cause === 'end' ? end : gone).abort(why)
     await assert.rejects(telling, (error) => error === why)
     assert.equal(session.ended.aborted, true)
-    // The process may have died of what it was told.
+    // The replayed state may have killed the process.
     assert.equal(state.isEmpty, cause === 'end')
     assert.equal(clock.pending, 0)
   }

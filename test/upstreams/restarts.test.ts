@@ -23,7 +23,7 @@ function restarts() {
   return { clock, lines, restarts: { open } }
 }
 
-/** A process that runs until the test ends its conversation. */
+/** Starts a process; the test ends its conversation. */
 const running = () => {
   const end = new AbortController()
   return { ended: end.signal, hasWorked: false, end }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { SessionState } from '../../src/upstreams/shared/session-state.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 
-/** What a new session would be told after these calls. */
+/** Returns the state a new session receives after these calls. */
 function told(...calls: (readonly [string, Readonly<Record<string, unknown>>])[]) {
   const state = new SessionState()
   for (const [method, params] of calls) state.note(newCall({ method, params }))

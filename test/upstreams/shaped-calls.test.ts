@@ -13,7 +13,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { LIMIT, recorder } from './posted.ts'
 
-/** Shaped calls of a server that keeps its replies until it is told, and of which two connections may be open. */
+/** Shaped calls at a server that holds its replies until released; the gateway may open two connections. */
 async function start(t: TestContext) {
   const held: ServerResponse[] = []
   let connections = 0

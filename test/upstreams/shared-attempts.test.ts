@@ -11,7 +11,7 @@ interface Attempt {
   fail(error: GatewayError): void
 }
 
-/** A task whose attempts a test ends. */
+/** A task whose attempts the test ends. */
 function setUp() {
   const clock = new ManualClock()
   const begun: Attempt[] = []

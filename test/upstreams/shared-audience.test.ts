@@ -67,7 +67,7 @@ test('an open task holds back what the server asks for others, says whose it is,
   await clock.advance(30_000)
   void pipe.say(sampling)
   assert.deepEqual([channel.received.length, withheld.count, lines.length], [1, 3, 2])
-  // The task is still its owner's.
+  // The task still belongs to its owner.
   const get = newCall({ method: 'tasks/get', params: { taskId: 'x' }, caller: other.caller })
   assert.match(JSON.stringify(await other.upstreamSession.exchange(get)), /Task not found/)
 })
@@ -154,7 +154,7 @@ test('a question that may be for a call which was given up goes to nobody else',
   void pipe.say(logged('critical'))
   assert.deepEqual(channel.received, [])
   assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
-  // Its answer says that the server is done with it.
+  // The answer shows that the server has finished the call.
   void pipe.say({ id: abandoned, result: {} })
   void pipe.say(sampling)
   assert.equal(channel.received.length, 1)
@@ -172,7 +172,7 @@ test('a question for a caller that has left goes to nobody, now and later', asyn
   assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
 })
 
-/** Two callers, of which one has given up a call that the server never answers, and the other has one under way. */
+/** Two callers: the first has given up a call without an answer, the second has a call under way. */
 async function givenUp() {
   const scene = await shared()
   const [leaving, staying] = [scene.join(), scene.join()]
@@ -306,7 +306,7 @@ test("a task's progress reaches its caller under the caller's own token, until i
   await owner.upstreamSession.close()
   tokens.forEach(progress)
   assert.deepEqual([told().length, other.caller.received], [7, []])
-  // One caller has the tokens of its latest thousand tasks.
+  // A caller keeps the tokens of its latest thousand tasks.
   const first = await begin('first', other)
   for (let n = 1; n <= 1_000; n++) await begin(`task-${n}`, other)
   progress(first)

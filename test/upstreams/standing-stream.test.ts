@@ -15,7 +15,7 @@ const sink: ReplySink = {
   failed: () => undefined,
 }
 
-/** Asks for a stream past faults, of which each call meets `met`. */
+/** Asks for a stream through faults; each call meets the faults `met`. */
 function asked(met?: InjectedFault[]) {
   let over = 0
   const faults: Layer = (next) => (call) => {

@@ -17,7 +17,7 @@ const deaf: PipeEvents = {
   closed: () => undefined,
 }
 
-/** A start whose process says what the test wants it to. */
+/** A start whose process says whatever the test wants. */
 async function begin(experience = new Experience()) {
   const clock = new ManualClock()
   const start = new Start({ key: 'mcpServers.it.timeouts', limits, experience, clock })

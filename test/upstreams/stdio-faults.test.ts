@@ -8,12 +8,12 @@ import { isAlive } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
 import { until } from '../support/until.ts'
 
-// What faults do to a child process and to what the gateway reads of it.
+// Effects of faults on a child process and its output.
 
 const progress = (token: number, count: number) =>
   `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${count}}}`
 
-/** An upstream session with one call under way that asks for progress, under the id that it has on the wire. */
+/** An upstream session with a call under way, under its wire id; the call asks for progress. */
 async function withCall(t: Parameters<typeof stdioUpstream>[0]) {
   const { log, lines } = recordedLog()
   const upstream = stdioUpstream(t, { log, maxReply: 2_000, sharing: 'per_session', era: 'legacy' })
@@ -22,7 +22,7 @@ async function withCall(t: Parameters<typeof stdioUpstream>[0]) {
   const signal = new Cancellation()
   void ask(session, 'raw/late', { _meta: { progressToken: 'mine' } }, { channel, signal })
   t.after(() => signal.abort({ reason: 'cancelled', message: 'over' }))
-  /** The handshake was the first request. */
+  /** The handshake was request 1. */
   const write = (texts: readonly string[], over = new Cancellation()) =>
     upstream.write(Buffer.from(texts.map((text) => `${text}\n`).join('')), over)
   return { upstream, session, channel, lines, write }
@@ -36,7 +36,7 @@ test('what a fault writes is read like what the process writes: messages, noise,
   await upstream.write(Buffer.from([0xff, 0xfe, 0x0a]), new Cancellation())
   assert.equal(channel.of('notifications/progress').length, 1)
   const excerpts = lines.flatMap(({ excerpt }) => excerpt ?? [])
-  // One a minute.
+  // The log gets one excerpt a minute.
   assert.deepEqual(excerpts, ['noise'])
   assert.ok(lines.some(({ why }) => String(why).includes('larger than 2000 bytes')))
 })
@@ -50,7 +50,7 @@ test('whoever reads slowly holds it up like the process itself, and nothing over
   await until('the first has come', () => channel.of('notifications/progress').length === 1)
   let isAnswered = false
   void real.then(() => (isAnswered = true))
-  // It speaks there after it has said it here, where it waits its turn.
+  // The process writes to stderr after its stdout message, which waits in the gateway.
   const said = ask(session, 'raw/stderr', { text: 'said\n' })
   await until('the process has said it', () => lines.some(({ stderr }) => stderr === 'said'))
   assert.deepEqual([isRead, isAnswered, channel.of('notifications/progress').length], [false, false, 1])
@@ -80,7 +80,7 @@ test('where no process runs, nothing can be written', (t) => {
 })
 
 test('a process that a fault has stopped goes on when it is to end, and ends with its input', async (t) => {
-  // The clock stands still: nothing but the end of its input ends it.
+  // The clock stands still, so only the end of its input can end the process.
   const upstream = stdioUpstream(t, { clock: new ManualClock() })
   const pid = await pidOf(await open(upstream))
   assert.equal(upstream.signal('SIGSTOP'), true)

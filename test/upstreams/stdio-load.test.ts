@@ -7,7 +7,7 @@ import { isAlive, memoryInUse } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
 
 const MIB = 1024 ** 2
-/** Between two looks at the memory, in milliseconds. */
+/** Interval between two samples of the memory, in milliseconds. */
 const LOOK_MS = 50
 const tooSlow = gatewayError('attempt_timeout', 'too slow')
 
@@ -40,7 +40,7 @@ test('a line of 100 MB ends its call, is never in memory, and holds up no other 
   let peak = 0
   const large = ask(upstreamSession, 'raw/size', { bytes: 100 * MIB })
   const small = ask(upstreamSession, 'ping')
-  // Garbage is collected each time, which must not take all the time that the reading needs.
+  // Each sample collects garbage, and must leave time for the reading.
   const next = () => Promise.race([small.then(() => true), setTimeout(LOOK_MS, false)])
   while (!(await next())) peak = Math.max(peak, memoryInUse())
   const failed = await large

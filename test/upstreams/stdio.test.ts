@@ -13,10 +13,10 @@ import { isAlive, ownChildren } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
 import { until } from '../support/until.ts'
 
-/** A program of one line. */
+/** A one-line program. */
 const program = (script: string) => ({ command: process.execPath, args: ['-e', script] })
 
-/** A server that writes bytes before its first answer, and whose tool answers with a result that is no JSON. */
+/** A server that writes bytes before its first answer; its tool answers with invalid JSON. */
 const sloppy = (before: string) =>
   program(`
     let before = ${JSON.stringify(before)}

@@ -11,7 +11,7 @@ import { eventStream } from '../support/wired.ts'
 import { until } from '../support/until.ts'
 import { LIMIT, recorder } from './posted.ts'
 
-/** Streams of a server that ends them when it is told to, and all connections that it ever had. */
+/** Streams the server ends on request, and all connections ever opened. */
 async function start(t: TestContext) {
   const streams: ServerResponse[] = []
   const sockets: Socket[] = []
@@ -54,7 +54,7 @@ test('a stream that follows upon one which the server has ended in order goes ov
   await until('the first is open', () => streams.length === 1)
   streams[0]!.end()
   await first.end
-  // undici has its connection free a little later.
+  // undici frees its connection a little later.
   for (let turn = 0; turn < 10; turn++) await nextTurn()
   ask()
   await until('the second is open', () => streams.length === 2)

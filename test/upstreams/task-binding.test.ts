@@ -19,7 +19,7 @@ test('a task of a server without sessions is found by the caller that began it, 
   const [owner, other] = [new TestCaller(), new TestCaller()]
   tasks.answered(toolCall('t', {}, { caller: owner }), made({ resultType: 'task', taskId: 'a' }))
   tasks.answered(toolCall('t', {}, { caller: owner }), made({ task: { taskId: 'b' } }))
-  // To name it again makes it nobody else's.
+  // Naming the task again does not change its owner.
   tasks.answered(toolCall('t', {}, { caller: other }), made({ taskId: 'a' }))
   const ask = (caller: TestCaller, taskId: string) =>
     tasks.refusal(newCall({ method: 'tasks/get', params: { taskId }, caller }))
@@ -50,7 +50,7 @@ test('an id that its server gives once more is that of the new task, and stays i
   assert.deepEqual(mayAsk(), [true, false, false])
   begin(second)
   assert.deepEqual(mayAsk(), [false, true, false])
-  // Servers may keep a task for longer than they said.
+  // Servers may keep a task longer than announced.
   await clock.advance(24 * 60 * 60_000 - 1)
   assert.deepEqual(mayAsk(), [false, true, false])
   await clock.advance(1)
@@ -102,7 +102,10 @@ test('a caller that begins very many tasks loses its own oldest, and many such c
   assert.deepEqual([refuses(other, '0 0'), refuses(other, '0 1000')], [false, true])
 })
 
-/** A 2025 server that makes a task of each call; `session` names each session. Returns the texts of two callers' replies. */
+/**
+ * A 2025 server that creates a task for each call; `session` names each session. Returns the texts of two callers'
+ * replies.
+ */
 async function twoCallers(t: TestContext, session?: string) {
   let made = 0
   const { url } = await rawHttp(t, ({ method, body }, response) => {

@@ -24,7 +24,7 @@ const modern = () => new TestCaller({ era: 'modern' })
 
 const welcome = { capabilities: {}, serverInfo: { name: 'old', version: '1' } }
 
-/** The upstream of an entry as a config makes it. */
+/** Creates the upstream of a config entry. */
 function upstreamOf(t: TestContext, entry: Record<string, unknown>, clock: Clock = systemClock) {
   const { log, lines } = recordedLog()
   const [upstream = assert.fail()] = createUpstreams('shop', httpServer.parse(entry), {
@@ -38,7 +38,7 @@ function upstreamOf(t: TestContext, entry: Record<string, unknown>, clock: Clock
   return { upstream, lines }
 }
 
-/** Plays a server of HTTP+SSE: refuses what is posted where its stream is, and takes it at the endpoint that it names. */
+/** Plays an HTTP+SSE server: refuses posts to the URL of its stream, and takes posts at the endpoint it names. */
 function speaksSse(refuse: (came: Came, response: ServerResponse) => void): Play {
   let stream: ServerResponse | undefined
   return (came, response) => {
@@ -60,7 +60,7 @@ const withStatus =
   (_: Came, response: ServerResponse): void =>
     void response.writeHead(status).end('no')
 
-/** A server whose stream is at /mcp; tells by a header what was posted there. */
+/** A server with its stream at /mcp; a header shows the path of each post. */
 async function sseServer(t: TestContext, refuse = withStatus(405)) {
   const play = speaksSse(refuse)
   return serve(t, play)
@@ -89,7 +89,7 @@ async function serve(t: TestContext, play: Play, port = 0) {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, came, stop }
 }
 
-/** Plays a server of Streamable HTTP in the legacy era. */
+/** Plays a legacy server of Streamable HTTP. */
 const streamable: Play = (came, response) => {
   if (came.method !== 'POST') return void response.writeHead(405).end()
   if (came.body.id === undefined) return void response.writeHead(202).end()

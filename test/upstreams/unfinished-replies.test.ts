@@ -12,7 +12,7 @@ import { post, recorder } from './posted.ts'
 const KIB = 1024
 const MAX = 200 * KIB
 
-/** Begins a reply of `total` bytes in either kind, and leaves it after `sent` of them. */
+/** Begins a reply of `total` bytes, as body or stream, and stops after `sent` bytes. */
 const begin = {
   body(response: ServerResponse, sent: number, total = sent) {
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': total })
@@ -28,7 +28,7 @@ function setUp(limits: UnfinishedLimits) {
   const all = new UnfinishedReplies(limits, (cause) => causes.push(cause))
   const server = () => {
     const share = all.of(MAX)
-    /** A reply that hangs; resolves when all that was sent of it is there. */
+    /** Starts a hanging reply; resolves once the sent part has arrived. */
     const hang = async (t: TestContext, kind: keyof typeof begin, bytes: number) => {
       const before = share.bytes + bytes
       const reply = await post(t, (_, response) => begin[kind](response, bytes, MAX), MAX, share)
@@ -79,7 +79,7 @@ test('a large reply that is complete is held until it is read, its text as well 
   reply.onHeaders(200, [Buffer.from('content-type'), Buffer.from('application/json')], () => undefined)
   for (let n = 0; n < 2; n++) reply.onData(Buffer.alloc(75 * KIB, 'x'))
   reply.onComplete()
-  // Behind the turn in which the chunks become one, behind that in which they become text, and before that is read.
+  // Turn 1 joins the chunks, turn 2 decodes them as text; the text is not yet read.
   for (let turn = 0; turn < 2; turn++) {
     await ownTurn(share)
     assert.deepEqual([told, all.bytes], [[], 150 * KIB])

@@ -38,14 +38,14 @@ function shaped(plan: Pick<WireShape, 'pace' | 'incident'>) {
     ends,
     shaper,
     push: (text: string) => shaper.pass(Buffer.from(text)),
-    /** What has passed, each portion by itself, and the head as one. */
+    /** The bytes that passed, portion by portion; the head counts as one portion. */
     portions: () => passed.flatMap((bytes) => headAndRest(bytes.toString('latin1'))),
     text: () => Buffer.concat(passed).toString(),
     held: () => held,
   }
 }
 
-/** A head goes out together with what may go right behind it. */
+/** A head goes out together with the portion that may follow at once. */
 function headAndRest(text: string): string[] {
   const at = text.startsWith('HTTP/') ? text.indexOf('\r\n\r\n') + 4 : 0
   return [text.slice(0, at), text.slice(at)].filter((part) => part !== '')
@@ -84,7 +84,7 @@ test('a pace is kept by timers that fire late, and after a long silence no more 
     at.push(...Array.from({ length: portions().length - 1 - at.length }, () => ms))
     await clock.advance(1)
   }
-  // Due at 10, 20, 30 and 40, each 2 late.
+  // Due at 10, 20, 30 and 40, each 2 ms late.
   assert.deepEqual(at, [0, 12, 22, 32])
   lateMs = 0
   await clock.advance(1_000)
@@ -213,7 +213,7 @@ for (const cut of ['whole', 'in chunks of a byte'])
     const sent = (text: string) => (cut === 'whole' ? chunk(text) : [...text].map(chunk).join(''))
     const feed = (push: (text: string) => void, text: string) => {
       push(streamHead)
-      // As much as a socket is read at a time.
+      // Node reads at most this much from a socket at a time.
       for (let at = 0; at < text.length; at += 65_536) push(text.slice(at, at + 65_536))
     }
     const incident = (kind: 'close' | 'garble', messages: number) => ({
@@ -328,7 +328,7 @@ test('of a call that is sent again each reply counts anew, and what has happened
   assert.deepEqual([next.seen.text, next.seen.ends], [`${head}0123456789${head}0123456789abc`, 0])
 })
 
-/** A reply on its way through several faults; what the first does comes last. */
+/** A reply on its way through several faults; the effect of the first comes last. */
 function together(...plans: Pick<WireShape, 'pace' | 'incident'>[]) {
   const clock = new ManualClock()
   const released = new Cancellation()
@@ -391,6 +391,6 @@ test('a million bytes, each by itself, cost time that grows with their number on
     return user + system
   }
   time(10_000)
-  // Ten times as much takes a hundred times as long where work grows with the square.
+  // With quadratic work, ten times the bytes would take a hundred times as long.
   assert.ok(time(100_000) < 40 * time(10_000))
 })

@@ -8,7 +8,7 @@ import { headersOf, metaOf } from '../e2e/support/modern-client.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
 
-/** Faults of single bytes, seen by peers that know nothing but sockets: the agent's, and the server's. */
+/** Byte-level faults, seen by an agent and a server built on plain sockets. */
 const faults: Readonly<Record<string, Json>> = {
   drip: { type: 'conn.slow_drip', chunk: 16, gap: '20ms' },
   thin: { type: 'conn.bandwidth', kibPerSecond: 1 },
@@ -24,12 +24,12 @@ const eras = ['legacy', 'modern'] as const
 type Era = (typeof eras)[number]
 
 /**
- * Two bytes a character, so that portions of an odd number of bytes cut some of them. Enough to be on the way for longer than
- * a reader may stand still on a busy machine, who then reads several portions as one.
+ * Two bytes a character, so odd-sized portions cut characters. Long enough that a reader stalled by a busy machine does
+ * not find everything at once.
  */
 const WORDS = 'größer '.repeat(160)
 
-/** How connections to the servers ended, by the tool that was called over them. */
+/** How connections to the servers ended, by the tool called over them. */
 const ended = new Map<string, Promise<string>>()
 
 let gateway: Gateway
@@ -47,7 +47,7 @@ const progress = (n: number) =>
     params: { progressToken: 'p', progress: n },
   })
 
-/** Answers calls: those of streaming tools by a stream of events with two messages before the answer. */
+/** Answers calls; streaming tools get a stream with two messages before the answer. */
 function startServer(era: Era): Promise<RawServer> {
   return RawServer.start(({ message }, response) => {
     const { id, method, params } = message as { id?: unknown; method?: string; params?: { name: string } }
@@ -76,7 +76,7 @@ function startServer(era: Era): Promise<RawServer> {
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     for (const n of [1, 2]) response.write(`data: ${progress(n)}\n\n`)
     response.write(`data: ${answer(id, era)}\n\n`)
-    // A stream that is cut is cut by the gateway: this server would leave it open.
+    // The gateway has to cut a cut stream: this server would leave it open.
     if (!params.name.endsWith('cut')) response.end()
     return true
   })
@@ -102,7 +102,7 @@ before(async () => {
         side,
         match: { server: `${era}_${side}`, tool: `*${name}` },
         ...fault,
-        // The timers of idle connections look twice a second.
+        // Node checks idle connections only twice a second.
         ...(name === 'stall' && side === 'upstream' && { stall: '4s' }),
       })),
     ),
@@ -126,18 +126,18 @@ after(async () => {
   closeServers()
 })
 
-/** What an agent reads of one reply, portion by portion, until its connection ends or the reply is whole. */
+/** The portions an agent reads of one reply, until the reply is whole or the connection ends. */
 interface Read {
   readonly head: string
   readonly body: Buffer
-  /** What came at a time. */
+  /** The bytes of each read. */
   readonly portions: readonly Buffer[]
   /** `whole`, `end`, or the code of an error. */
   readonly end: string
   readonly tookMs: number
 }
 
-/** Calls a tool over a socket of its own. */
+/** Calls a tool over its own socket. */
 async function call(era: Era, side: 'upstream' | 'client', tool: string): Promise<Read> {
   const url = new URL(gateway.mcp(`${era}_${side}`))
   const params = {
@@ -203,7 +203,7 @@ function isWhole(all: Buffer): boolean {
 
 const lengthIn = ({ head }: Read) => Number(/content-length: (\d+)/i.exec(head)?.[1])
 
-/** The reason that the gateway gives in the error of a reply. */
+/** Returns the gateway's reason in the error of a reply. */
 const reasonIn = ({ body }: Read) => /"reason":"(\w+)"/.exec(body.toString())?.[1]
 
 for (const era of eras) {
@@ -211,7 +211,7 @@ for (const era of eras) {
     const read = await call(era, 'client', 'drip')
     assert.equal(read.end, 'whole')
     assert.ok(read.body.toString().includes(WORDS))
-    // What was written in two may be read at once on a busy machine, and never is cut smaller.
+    // On a busy machine two writes may arrive in one read, but a write is never split.
     assert.ok(
       read.portions.every(
         (portion, index) => portion.length % 16 === 0 || index === read.portions.length - 1,
@@ -277,7 +277,7 @@ for (const era of eras) {
   })
 
   for (const [tool, error] of [
-    // A reset that finds nothing left to read or write is no error to Node.
+    // Node reports no error for a reset with nothing left to read or write.
     ['reset_head', /^closed|ECONNRESET$/],
     ['reset_bytes', /^closed|ECONNRESET$/],
     ['reset_time', /ECONNRESET$/],

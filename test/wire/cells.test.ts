@@ -10,10 +10,13 @@ import { entries } from './cells/index.ts'
 import { cellsPage } from './cells/page.ts'
 import { places, type Place, type Seen, type Stage, Stages } from './support/stage.ts'
 
-/** Types that are looked at together, and with it stages of each place. */
+/** Types checked at the same time; each place has as many stages. */
 const TOGETHER = 3
 
-/** For how long plays without a fault may look as if there were one, in milliseconds: on a busy machine they may be as slow. */
+/**
+ * Longest time a play without the fault may look like a play with the fault, in milliseconds: a busy machine may be as
+ * slow.
+ */
 const CONTROL_MS = 20_000
 
 let stages: Stages
@@ -21,7 +24,7 @@ before(async () => {
   stages = await Stages.start(TOGETHER)
 })
 after(async () => {
-  // Where they could not be started there are none.
+  // Undefined when the start failed.
   if ((stages as Stages | undefined) === undefined) return cleanUp()
   const { isRunning, lines } = stages.gateway.program
   await cleanUp()
@@ -29,16 +32,16 @@ after(async () => {
   assert.ok(isRunning, `the gateway has ended: ${lines.slice(-20).join('\n')}`)
 })
 
-/** What was seen, by type and place. */
+/** Results by type and place. */
 const seen = new Map<string, string>()
 
-/** Why the type cannot be at a place; undefined when it can. */
+/** Returns why the type cannot be at a place; undefined when it can. */
 function refusal(type: FaultType<unknown>, { side, transport, era }: Place): string | undefined {
   if (!type.sides.includes(side)) return side === 'client' ? 'it is about servers' : 'it is about agents'
   return side === 'client' ? undefined : refusalOf(type, { transport, era })
 }
 
-/** The gateway does not take a plan that aims the type at such a place, and says why. */
+/** Checks that the gateway refuses a plan for this type and place, and gives the reason. */
 async function isRefused(name: string, stage: Stage, entry: Entry, why: string): Promise<string> {
   const refused = (await stage.arm(name, fieldsOf(name, entry, stage.place))) ?? 'the plan was taken'
   const words = faults[name]!.sides.includes(stage.place.side) ? why : 'side'
@@ -46,7 +49,7 @@ async function isRefused(name: string, stage: Stage, entry: Entry, why: string):
   return `not applicable: ${why}`
 }
 
-/** The fields of the fault. Where it can hit calls it hits nothing else, so that discovery goes on unharmed. */
+/** Returns the fields of the fault. A fault for calls is limited to calls, so discovery stays unharmed. */
 function fieldsOf(name: string, { fault = {} }: Entry, place: Place): Json {
   const hitsCalls = faults[name]!.methods?.includes('tools/call') === true
   return {
@@ -55,7 +58,7 @@ function fieldsOf(name: string, { fault = {} }: Entry, place: Place): Json {
   }
 }
 
-/** What is seen without the fault: the assertion has to fail at it. */
+/** Plays without the fault: the assertion has to fail. */
 async function control({ play = oneCall, saw }: Entry, stage: Stage): Promise<Seen> {
   const since = performance.now()
   do {
@@ -70,7 +73,7 @@ async function control({ play = oneCall, saw }: Entry, stage: Stage): Promise<Se
   return assert.fail('the same was seen without the fault')
 }
 
-/** No byte tells an agent that there is a fault before it: the gateway names itself nowhere where it does not without. */
+/** Checks that no byte shows an agent the fault: the gateway names itself only where it does so without the fault. */
 function isBlind(plain: Seen, happened: Seen): void {
   if (plain.place.side === 'upstream') return
   const named = ({ welcomes, exchanges }: Seen) =>
@@ -86,13 +89,13 @@ function isBlind(plain: Seen, happened: Seen): void {
   )
 }
 
-/** What was seen of a type at a place. */
+/** Returns the result of a type at a place. */
 async function look(name: string, entry: Entry, stage: Stage): Promise<string> {
   const { play = oneCall, saw, idle = {}, unknown = {} } = entry
   const why = refusal(faults[name]!, stage.place)
   if (why !== undefined) return isRefused(name, stage, entry, why)
   const plain = await control(entry, stage)
-  // Nothing that the server is still asked for has to do with the fault.
+  // Recovers first, so later requests to the server belong to the fault.
   await stage.recover()
   assert.equal(await stage.arm(name, fieldsOf(name, entry, stage.place)), undefined)
   try {

@@ -10,7 +10,7 @@ const rows = JSON.stringify(
 )
 const block = `{"type":"text","text":"${long}"}`
 
-/** What a server says to the request with this id, by the name of the tool. */
+/** Returns the server's reply to the request with this id, by tool. */
 const good: Readonly<Record<string, (id: unknown) => string>> = {
   text: (id) => `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[${block}]}}`,
   spaced: (id) =>
@@ -23,7 +23,7 @@ const good: Readonly<Record<string, (id: unknown) => string>> = {
     `{"id":${JSON.stringify(id)},"jsonrpc":"2.0","error":{"code":-32603,"message":"m","data":"${long}"}}`,
 }
 
-/** Replies that are none, and words of what an agent is told of them. */
+/** Invalid replies, with words of the error an agent gets. */
 const bad: Readonly<Record<string, readonly [(id: unknown) => string, string]>> = {
   control: [(id) => good.text!(id).replace('Zürich', 'Zü\u0001rich'), 'not a JSON-RPC response'],
   escape: [(id) => good.text!(id).replace('\\n', '\\x'), 'not a JSON-RPC response'],
@@ -39,7 +39,7 @@ const bad: Readonly<Record<string, readonly [(id: unknown) => string, string]>> 
 
 const names = [...Object.keys(good), ...Object.keys(bad)]
 
-/** Bytes of the last reply of the server. */
+/** Bytes of the server's last reply. */
 let said = Buffer.alloc(0)
 let gateway: Gateway
 
@@ -49,7 +49,7 @@ before(async () => {
     const { name } = params as Json as { name: string }
     said = Buffer.from((good[name] ?? bad[name]![0])(id))
     response.writeHead(200, { 'content-type': 'application/json' })
-    // Cut anywhere: also within a character, and with a byte alone at the end.
+    // Cut anywhere: also inside characters, and with a single byte at the end.
     for (let at = 0; at < said.length - 1; at += 50_021)
       response.write(said.subarray(at, Math.min(at + 50_021, said.length - 1)))
     response.end(said.subarray(-1))

@@ -20,7 +20,7 @@ after(async () => {
 
 const LARGE = 'x'.repeat(20_000)
 
-/** Starts a gateway whose one server answers every call with a text, and whose one fault hits every call. */
+/** Starts a gateway whose only server answers every call with a text, and whose only fault hits every call. */
 async function start(url: string, fault: Json, more: Json = {}): Promise<Gateway> {
   const gateway = await Gateway.start({
     gateway: { environment: 'test' },
@@ -92,7 +92,7 @@ test('a reply that trickles to an agent has its place until it is written, and n
       )
     ).body.faults[0]!
   await until('it trickles', async () => (await counts()).hits === 1)
-  // Whoever finds no place gets the reply at once.
+  // A reply beyond `maxConcurrent` goes out at once.
   assert.ok(JSON.stringify(await client.call('any')).includes(LARGE))
   const { overflow, concurrent } = await counts()
   assert.deepEqual([overflow, concurrent], [1, 1])
@@ -138,7 +138,7 @@ test('a server that streams faster than a fault lets through has to wait', async
     socket.resume()
     socket.write(`POST ${pathname} HTTP/1.1\r\n${head.join('')}\r\n${body}`)
     await until('it pours', () => written > 0)
-    // It has stopped when nothing more comes for a while.
+    // The writer has stopped when the count stays the same for a while.
     for (let before = -1; before !== written; await setTimeout(500)) before = written
     const { body: chaos } = await gateway.admin<{ faults: Json[] }>('/admin/chaos')
     const seen = JSON.stringify({ written, side, read: socket.bytesRead, left: socket.destroyed, chaos })

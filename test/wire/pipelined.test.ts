@@ -10,14 +10,14 @@ import { pick, seeded } from '../support/random.ts'
 import { until } from '../support/until.ts'
 
 /*
- * Requests of a connection that come before the replies to earlier ones, several in one turn of the event loop: whichever way
- * each of them takes, and whenever its server answers, the replies come whole and in order.
+ * Pipelined requests, several in one turn of the event loop, sent before earlier replies. Whatever path each request
+ * takes, and whenever its server answers, the replies come whole and in order.
  */
 
 const SEED = Number(process.env.SEED ?? 1)
 const CONNECTIONS = 40
 
-/** Turns of the event loop after which the server gives an answer that is late. */
+/** Delay of a late answer, in turns of the event loop. */
 const LATE = 20
 
 async function turns(count: number): Promise<void> {
@@ -61,7 +61,7 @@ interface Reply {
   readonly body: string
 }
 
-/** The replies that are whole. */
+/** Returns the complete replies. */
 function repliesIn(bytes: Buffer): Reply[] {
   const replies: Reply[] = []
   for (let at = 0; ;) {
@@ -89,7 +89,7 @@ function repliesIn(bytes: Buffer): Reply[] {
   }
 }
 
-/** One connection, and what has come of it. */
+/** One connection and its outcome. */
 class Connection {
   readonly socket: Socket
   bytes = Buffer.alloc(0)
@@ -120,7 +120,7 @@ function requestOf(line: string, headers: Readonly<Record<string, string>>, ...b
 
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`
 
-/** A POST whose length is told, or which comes in chunks. */
+/** Returns a POST with a content length, or in chunks. */
 function postOf(path: string, headers: Readonly<Record<string, string>>, body: Json, cut?: number): string {
   const text = JSON.stringify(body)
   if (cut === undefined)

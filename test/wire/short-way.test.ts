@@ -8,15 +8,17 @@ import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { pick, seeded } from '../support/random.ts'
 
-/** How many requests are sent each way, and how many of them at a time. */
+/** Requests per path, and how many of them are concurrent. */
 const REQUESTS = Number(process.env.REQUESTS ?? 1_000)
 const AT_A_TIME = 24
 const SEED = Number(process.env.SEED ?? 1)
 
-/** What has not come by then never will, in milliseconds: a body that is shorter than it says, and the like. */
+/** After this time in milliseconds, a missing reply never comes, for instance after a truncated body. */
 const PATIENCE_MS = 500
 
-/** What takes the short way, and what says the same and does not: it is the only thing that tells the ways apart. */
+/**
+ * Content types for the fast path, and with the same meaning for the slow path: the only difference between the two.
+ */
 const types = { short: 'application/json', long: 'Application/Json' } as const
 
 type Way = keyof typeof types
@@ -28,7 +30,7 @@ after(async () => {
 
 interface Side {
   readonly gateway: Gateway
-  /** One for each request that is under way: two of one id would meet. */
+  /** One session per concurrent request: two requests with the same id would collide. */
   readonly sessions: readonly string[]
 }
 
@@ -58,11 +60,11 @@ before(async () => {
   }
 })
 
-/** A request but for what is another one for each gateway: its session, its address, and the type of its body. */
+/** A request without the parts specific to a gateway: its session, its address, and its content type. */
 interface Sent {
   readonly head: string
   readonly body: Buffer
-  /** Where what is sent is cut in two. */
+  /** Offset at which the request is cut in two. */
   readonly cut: number
 }
 
@@ -147,7 +149,7 @@ const targets = [
 
 const methods = [...Array<string>(12).fill('POST'), 'post', 'PUT', 'PATCH', 'OPTIONS', 'QUERY', 'CONNECT']
 
-/** Each with what it may be; undefined: the header is not there. The first is the usual one. */
+/** Possible values of each header; undefined omits the header. The first value is the usual one. */
 const headers: Readonly<Record<string, readonly (string | undefined)[]>> = {
   host: [
     '{ADDRESS}',
@@ -257,13 +259,13 @@ const lengths: readonly ((length: number) => string | undefined)[] = [
   () => undefined,
 ]
 
-/** The nth request: most of what it says is as usual, so that each oddity is seen alone as well as with others. */
+/** Returns the nth request: mostly usual values, so oddities occur alone and in combination. */
 function request(random: () => number, n: number): Sent {
   const oddity = pick(random, [0.02, 0.1, 0.3])
   const odd = <T>(from: readonly [T, ...T[]] | readonly T[]): T =>
     random() < oddity ? pick(random, from) : from[0]
   const usual = random() < 0.4 ? (bodies[Math.floor(random() * 2)] as Buffer) : pick(random, bodies)
-  // A call that nobody waits for any longer may still run, and no other one of its session can have its id.
+  // An abandoned call may still run, and no other call of its session can have its id.
   const body = usual.equals(calling) ? Buffer.from(JSON.stringify({ ...call, id: 1_000 + n })) : usual
   const lines = Object.entries(headers).flatMap(([name, values]) => {
     const value = odd(values)
@@ -284,15 +286,15 @@ function request(random: () => number, n: number): Sent {
 
 const NEXT = 'GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n'
 
-/** What has come back of one request. */
+/** The reply to one request. */
 interface Reply {
   text: string
   isClosed: boolean
-  /** The connection was closed while bytes waited in it that nobody wanted: what had come back may be lost. */
+  /** The connection was closed with unread bytes: the end of the reply may be lost. */
   isReset: boolean
 }
 
-/** Sends a request, and one more behind it that closes the connection. */
+/** Sends a request, followed by another request that closes the connection. */
 async function send({ head, body, cut }: Sent, way: Way, worker: number): Promise<Reply & { close(): void }> {
   const { gateway, sessions } = sides[way]
   const session = sessions[worker] as string
@@ -316,7 +318,7 @@ async function send({ head, body, cut }: Sent, way: Way, worker: number): Promis
   return reply
 }
 
-/** All that has come back, without what differs each time. */
+/** Returns the whole reply without parts that differ each time. */
 function seen({ text, isClosed }: Reply): string {
   return `${text}<${isClosed ? 'closed' : 'open'}>`
     .replaceAll(/(mcp-session-id: )[\w-]+/g, '$1ONE')
@@ -330,20 +332,20 @@ function areAlike(short: Reply, long: Reply): boolean {
   return short.text.startsWith(long.text) || long.text.startsWith(short.text)
 }
 
-/** What comes back of a request either way, once nothing more comes. */
+/** Returns the replies on both paths, once nothing more comes. */
 async function bothWays(sent: Sent, worker: number): Promise<{ short: string; long: string }> {
   const [short, long] = await Promise.all([send(sent, 'short', worker), send(sent, 'long', worker)])
   const since = performance.now()
   const passed = () => performance.now() - since
   while (!(short.isClosed && long.isClosed) && passed() < PATIENCE_MS) await setTimeout(2)
-  // On a busy machine one may need more time than the other.
+  // On a busy machine one path may need more time than the other.
   while (!areAlike(short, long) && passed() < 10 * PATIENCE_MS) await setTimeout(2)
   short.close()
   long.close()
   return { short: seen(short), long: areAlike(short, long) ? seen(short) : seen(long) }
 }
 
-/** All counters of a gateway that say what became of requests. */
+/** Returns a gateway's counters of request outcomes. */
 async function counters({ gateway }: Side): Promise<string[]> {
   const text = await (await fetch(`${gateway.control}/metrics`)).text()
   return text

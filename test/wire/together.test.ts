@@ -9,17 +9,17 @@ import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
 import { until } from '../support/until.ts'
 
 /*
- * Faults of single bytes that meet: two of them at the same reply, one with the end of its call, and one with an agent that
- * does not read. Whatever meets, the call ends, its connections end, and its faults say what became of them.
+ * Byte-level faults in combination: two at the same reply, a fault with the end of its call, and a fault with an agent
+ * that does not read. In every combination the call ends, its connections end, and the faults report their fates.
  */
 
 const eras = ['legacy', 'modern'] as const
 type Era = (typeof eras)[number]
 
-/** Longer than what a system keeps of a connection that nobody reads, in characters. */
+/** More characters than the system buffers for an unread connection. */
 const HUGE = 'x'.repeat(12 * 1024 ** 2)
 
-/** By the tool that they hit, the outermost first. */
+/** By the tool they hit, outermost first. */
 const faults: Readonly<Record<string, readonly Json[]>> = {
   reset_cut: [{ type: 'conn.reset' }, { type: 'sse.cut', afterEvents: 1 }],
   drip_cut: [
@@ -34,7 +34,7 @@ const faults: Readonly<Record<string, readonly Json[]>> = {
 
 let gateway: Gateway
 
-/** Two messages and the answer as a stream of events; of some tools the answer never comes. */
+/** Sends two messages and the answer as a stream of events; some tools never answer. */
 async function startServer(era: Era): Promise<RawServer> {
   return RawServer.start(({ message }, response) => {
     const { id, method, params } = message as { id?: unknown; method?: string; params?: { name: string } }
@@ -112,7 +112,7 @@ after(async () => {
   closeServers()
 })
 
-/** Sends a call over a socket of its own. */
+/** Sends a call over its own socket. */
 async function send(era: Era, side: 'upstream' | 'client', tool: string): Promise<Socket> {
   const url = new URL(gateway.mcp(`${era}_${side}`))
   const params = {
@@ -136,7 +136,7 @@ async function send(era: Era, side: 'upstream' | 'client', tool: string): Promis
   return socket
 }
 
-/** What an agent reads until its connection ends, or the answer to its call has come; and how that ended. */
+/** Reads until the answer arrives or the connection ends; returns the text and how reading ended. */
 function read(socket: Socket): Promise<{ text: string; end: string }> {
   let text = ''
   return new Promise((resolve) => {
@@ -153,7 +153,7 @@ function read(socket: Socket): Promise<{ text: string; end: string }> {
   })
 }
 
-/** What became of the faults of a tool, once they hold nothing any more. */
+/** Returns the fates of a tool's faults, once they hold nothing any more. */
 async function fatesOf(tool: string, era: Era, side: string): Promise<string[]> {
   interface Counted {
     readonly name: string

@@ -8,8 +8,8 @@ import { RawSocket } from '../e2e/support/raw-socket.ts'
 import { until } from '../support/until.ts'
 
 /*
- * What faults do to the bytes that go to agents, where something else is in their way: a reply before theirs, another fault,
- * the frame of an event.
+ * Effects of faults on bytes to agents, together with something else: an earlier reply, another fault, the framing of
+ * an event.
  */
 
 after(async () => {
@@ -17,7 +17,7 @@ after(async () => {
   closeServers()
 })
 
-/** Starts a gateway before one server, with faults towards agents, each for the calls of its tool. */
+/** Starts a gateway with one server and faults towards agents, each for the calls of its tool. */
 async function start(server: RawServer, faults: readonly Json[]): Promise<Gateway> {
   const gateway = await Gateway.start({
     gateway: { environment: 'test' },
@@ -40,7 +40,7 @@ async function countsOf(gateway: Gateway, name: string): Promise<Counts | undefi
   return faults.find((fault) => fault.name === name)
 }
 
-/** Whether a call ends without an answer. */
+/** Resolves to true when a call ends without an answer. */
 const isCut = (client: RawClient, tool: string): Promise<boolean> =>
   client.post({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: tool, arguments: {} } }).then(
     () => false,

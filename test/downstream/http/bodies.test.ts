@@ -18,7 +18,7 @@ const generous: BodyLimits = {
 
 const session = { 'mcp-session-id': 'one' }
 
-/** Bodies of at most 100 bytes unless said otherwise, 80 where there is no session yet, and what was refused of them. */
+/** Bodies of at most 100 bytes by default, 80 before a session exists, and the refusals. */
 function setUp(limits: Partial<BodyLimits> = {}, maxBody = 100) {
   const clock = new ManualClock()
   const refused: BodyRefusalCause[] = []
@@ -32,7 +32,7 @@ function setUp(limits: Partial<BodyLimits> = {}, maxBody = 100) {
     clock,
     refused,
     bodies,
-    /** A body that begins to come, and what becomes of it. */
+    /** Starts a body; returns it and its outcome. */
     begin(address = '10.0.0.1', headers: Record<string, string> = session) {
       const payload = Object.assign(new PassThrough(), { headers, socket: { remoteAddress: address } })
       const body: { payload: PassThrough; text?: string; error?: BodyRefusal } = { payload }
@@ -129,7 +129,7 @@ test('a body of which nothing comes is not waited for, nor one that comes byte b
   assert.deepEqual([bodies.count, bodies.bytes, clock.pending], [0, 0, 0])
 })
 
-/** So much of a body comes, or it is refused. */
+/** Writes `size` bytes of a body; resolves when the gateway took or refused them. */
 async function fill(body: ReturnType<ReturnType<typeof setUp>['begin']>, size: number) {
   let isWritten = false
   body.payload.write(Buffer.alloc(size, 'x'), () => (isWritten = true))
@@ -249,10 +249,10 @@ test('bodies have a limit in number, for which the oldest of the agent with the 
   await until('it is complete', () => first.text !== undefined)
 })
 
-/** Why a body was refused. */
+/** Returns the reason a body was refused. */
 const said = ({ error }: { readonly error?: BodyRefusal }) => error?.message ?? ''
 
-/** The headers of one of many agents. */
+/** Returns the headers of the nth agent. */
 const nth = (n: number) => ({ 'mcp-session-id': `agent ${n}` })
 
 test('two agents with very many bodies end no slow one of a third', async () => {

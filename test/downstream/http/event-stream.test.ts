@@ -106,7 +106,7 @@ test('a client that has just come is not behind with what comes in the same turn
   const { response, client } = await hold()
   const stream = newStream()
   stream.attach(response, { priming: false })
-  // More than may wait for a client that does not read, which this one has had no time for.
+  // More than the limit for a client that does not read; but this client has had no time to read.
   const data = Array.from({ length: 8 }, (_, index) => String(index).repeat(60_000))
   for (const text of data) {
     stream.tell(text)

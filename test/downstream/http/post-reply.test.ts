@@ -41,7 +41,7 @@ test('the answers to a batch come in the order of its requests, also a single on
   }
 })
 
-/** A response that is a large message, and its text. */
+/** Returns a response as a large message, and its text. */
 function large(): { readonly response: LargeMessage; readonly text: string } {
   const text = JSON.stringify({ id: 1, result: { text: 'ü'.repeat(100_000) } })
   const chunks = [text.slice(0, 30_000), text.slice(30_000)].map((piece) => Buffer.from(piece))
@@ -54,7 +54,7 @@ test('a large message is sent by the bytes that it came in, and takes no time', 
   const { client, reply } = await setUp(t)
   const { response, text } = large()
   assert.equal(reply.takesLong(response), false)
-  // Whoever asks for its text now gets another one.
+  // From now on, reading the text fails the test.
   Object.defineProperty(response, 'text', { get: () => assert.fail('its text was asked for') })
   await reply.finish([response])
   await client.ended
@@ -231,7 +231,7 @@ test('a reply to a client that is gone, or has one already, is nothing', async (
   sendJson(response, 200, '{}')
 })
 
-/** A call that holds something, and how often it has been lent. */
+/** A call that holds something, and the number of times it was lent. */
 function held() {
   const record = newRecord(0)
   const facts = { record, lent: 0 }

@@ -5,7 +5,7 @@ import { ReplayBudget, ReplayLog, type ReplayLimits } from '../../../src/downstr
 const newLog = (limits: Omit<ReplayLimits, 'total'>) =>
   new ReplayLog(new ReplayBudget({ ...limits, total: Infinity }, () => undefined))
 
-/** What a log holds of a stream behind a place. */
+/** Returns the entries of a log for a stream after a place. */
 const held = (log: ReplayLog, stream: number, after: number) =>
   log.after(stream, after).map(({ data }) => data)
 
@@ -86,7 +86,7 @@ test('a log of many events drops its oldest one without a look at the others', (
     for (let n = 0; n < count; n++) log.add({ stream: 0, sequence: ++sequence, data: 'x' })
   }
   fill(100_000)
-  // Moving all of them for each one that goes takes minutes.
+  // Moving all entries for each removal would take minutes.
   fill(1_000_000)
   assert.equal(held(log, 0, sequence - 2).length, 2)
 })

@@ -44,7 +44,7 @@ test('each response of a connection hears once that it is over', async (t) => {
 
 const request = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'
 
-/** A server with these limits, and connections to it that count what they read. */
+/** A server with these limits, and connections counting their bytes read. */
 async function setUp(t: TestContext, listener: RequestListener, shares: Partial<Shares> = {}) {
   const refused: QuotaLimit[] = []
   const quotas = new Quotas({ ...defaultLimits.shares, ...shares }, (limit) => refused.push(limit))
@@ -96,7 +96,7 @@ test('of many requests that come in one packet no more are taken than may wait, 
     taken++
     response.end('x')
   })
-  // Node makes an object of each request that it reads, and puts its headers there.
+  // Node builds a message object per request and adds its headers there, so this counts the requests read.
   const reader = IncomingMessage.prototype as IncomingMessage & { _addHeaderLines(): void }
   const { mock: read } = t.mock.method(reader, '_addHeaderLines')
   const peer = open()

@@ -20,14 +20,14 @@ async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
   const closed: UnreadCause[] = []
   const unread = new UnreadReplies(clock, { ...limits, ...more }, (cause) => closed.push(cause))
   const hold = await holdResponses(t)
-  /** A client that is sent a large reply. */
+  /** Sends a client a large reply. */
   const send = async (client: object = {}, { reads = false, bytes = REPLY } = {}) => {
     const held = await hold({ reads })
     sendJson(held.response, 200, JSON.stringify('x'.repeat(bytes)))
     unread.wrote(held.response, client)
     return held
   }
-  /** The same of an answer that is bytes. */
+  /** Sends a large answer as bytes. */
   const sendBytes = async (message: LargeMessage) => {
     const held = await hold({ reads: false })
     sendResponse(held.response, message)
@@ -37,7 +37,7 @@ async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
   return { clock, closed, unread, send, sendBytes }
 }
 
-/** Has a client that does not read by itself read that much, or until it is cut off, and tells how much it was. */
+/** Lets a paused client read `bytes`, or until it is cut off; returns the number of bytes read. */
 async function readSome({ client }: Held, bytes: number): Promise<number> {
   const incoming = (await client.headers).on('error', () => undefined)
   let got = 0
@@ -54,8 +54,8 @@ async function readSome({ client }: Held, bytes: number): Promise<number> {
 const isClosed = ({ response }: Held) => response.destroyed
 
 /**
- * Lets time pass until a connection is closed, and tells for how long it had taken nothing by then. Of what nobody reads
- * the system may take more at any time, as its buffers grow.
+ * Advances time until a connection is closed; returns for how long it had taken nothing. The system may take more
+ * unread bytes at any time, because its buffers grow.
  */
 async function idleUntilClosed(clock: ManualClock, socket: Socket): Promise<number> {
   const { _handle: handle } = socket as Socket & {
@@ -151,7 +151,7 @@ test('who reads is not closed for others who read a little, however long it has 
   const slow: Held[] = []
   let got = 0
   for (let n = 0; n < 6; n++) {
-    // Of what nobody reads the system takes less than 8 MiB, at once or as its buffers grow.
+    // The system takes less than 8 MiB of unread bytes, at once or as its buffers grow.
     slow.push(await send())
     await clock.advance(1_000)
     const [some = 0] = await Promise.all([
@@ -171,7 +171,7 @@ test('a large reply that is put on the wire just now is not taken for one that i
   sendJson(second!, 200, JSON.stringify('x'.repeat(REPLY)))
   unread.wrote(second!)
   const stuck = await send({}, { bytes: 2 * REPLY })
-  // Nobody has taken anything lately.
+  // Neither client has taken anything for 3 s.
   for (let n = 0; n < 3; n++) await clock.advance(1_000)
   first?.end()
   await until('the system has taken some', () => Boolean(second?.socket))
@@ -194,7 +194,7 @@ test('over its own limit, it is the connections of that client that are closed',
   }
   assert.equal(isClosed(bystander), false)
   assert.equal(isClosed(held[3] as Held), false)
-  // Which of them took something last is for the system to decide, as its buffers grow.
+  // The system decides, as its buffers grow, which connection took something last.
   assert.ok(held.some(isClosed))
   assert.deepEqual([...new Set(closed)], ['per_session'])
 })
@@ -206,7 +206,7 @@ test('a single reply may be larger than every limit: its client may read it', as
   assert.deepEqual([held.client.text.length, closed], [REPLY + 2, []])
 })
 
-/** Requests of one connection, of which nothing is read; all but the first are answered at once. */
+/** Pipelined requests on one unread connection; all but the first are answered at once. */
 async function setUpPipelined(t: TestContext, count: number, more: Partial<typeof limits> = {}) {
   const clock = new ManualClock()
   const closed: UnreadCause[] = []

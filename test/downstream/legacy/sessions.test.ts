@@ -68,7 +68,7 @@ test('when there is no room at all, the longest idle session of the client with 
     [true, false, true, true],
   )
   add(undefined, 'bystander')
-  // Now nobody has many more than others: clients do not take turns in closing each other's sessions.
+  // Now no client has many more sessions than others, so clients do not close each other's sessions in turn.
   assert.match(
     sessions.refusal('bystander', '')?.message ?? '',
     /too many sessions \(limit 4, gateway\.sessions\.max\)/,
@@ -256,7 +256,7 @@ test('who hoards what is kept of clients makes room for others, at one address o
     principal: string,
     initializeParams: Readonly<Record<string, unknown>> = big,
   ) => sessions.initializeRefusal(client, principal, initializeParams, {})
-  // Its own words may not take the place of its own words, nor those of others.
+  // A principal's new initialize parameters may replace neither its own parameters nor anyone else's.
   assert.match(
     refusal('shared', first.principal)?.message ?? '',
     /too many bytes of clientInfo .* of this client/,

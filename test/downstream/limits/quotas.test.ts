@@ -73,13 +73,13 @@ test('a tenant has half of the calls of its client that may wait for answers, a 
   assert.equal(takeAll(asked('one', 'ours', 'b')), 2)
   assert.equal(takeAll(asked('one', 'ours', 'c')), 0)
   assert.equal(takeAll(asked('two', 'ours')), 4)
-  // The last place is for a tenant that has none.
+  // The last slot is reserved for a tenant without any.
   assert.equal(takeAll(asked('one', 'others')), 3)
   assert.equal(takeAll(asked('one', 'third')), 1)
   assert.equal(takeAll(asked('one', 'fourth')), 0)
   const whose = refused.map((limit) => limit.replace('pendingInputs_per_', ''))
   assert.deepEqual(whose, ['session', 'session', 'tenant', 'tenant', 'tenant', 'client', 'client'])
-  // Those whose names have not settled have half together, and each session of theirs that has none gets one.
+  // Tenants without a settled name share half; each of their sessions without a slot gets one.
   assert.equal(takeAll(asked('three', '', 'd')), 2)
   assert.equal(takeAll(asked('three', '', 'e')), 2)
   assert.equal(takeAll(asked('three', '', 'f')), 1)

@@ -11,7 +11,7 @@ function setUp(longestMs = 1_000, perClient = 2_000) {
   const count = { held: 0 }
   const tarpit = new Tarpit(clock, longestMs, { share: { max: 4_000, perClient } }, () => count.held++)
 
-  /** A client that is rejected, and comes back at once: for how long each of its rejections was held, in milliseconds. */
+  /** Returns for how long each rejection of a client that retries at once was held, in milliseconds. */
   async function impatient(times: number, retryAfterMs: number, client = 'a'): Promise<number[]> {
     const pauses: number[] = []
     for (let n = 0; n < times; n++) {
@@ -30,7 +30,7 @@ async function isOver(pause: Promise<void>): Promise<boolean> {
   return Promise.race([pause.then(() => true), Promise.resolve().then(() => false)])
 }
 
-/** Clients that are rejected and come back at once, so many at a time and so often: the longest pause of each round. */
+/** Returns the longest hold of each round, for `many` clients that retry at once. */
 async function stubborn({ clock, tarpit }: ReturnType<typeof setUp>, many: number, rounds: number) {
   const longest: number[] = []
   for (let n = 0; n < rounds; n++) {
@@ -73,7 +73,7 @@ test('nobody waits for longer than it was told to stay away', async () => {
 
 test('several who share a session, and heed each what it was told, are not held', async () => {
   const { clock, tarpit } = setUp()
-  // Eight of them, one after the other, each told to stay away for a second: somebody was always told later than who comes.
+  // Eight agents in turn, each told to wait a second: the latest advice is always for another agent.
   for (let n = 0; n < 400; n++) {
     assert.equal(tarpit.hold('a', clock.now(), 1_000), undefined)
     await clock.advance(125)
@@ -131,7 +131,7 @@ test('a client is forgotten a minute after it may come back, when another is rej
   await clock.advance(61_000)
   assert.equal(tarpit.size, 101)
   void tarpit.hold('another', clock.now(), 1_000)
-  // The one that was told to stay away for longer is still known.
+  // The client with the longer wait is still known.
   assert.equal(tarpit.size, 2)
 })
 
@@ -188,7 +188,7 @@ test('in a session of the legacy era rejections of a client that does not wait c
   const { begin, post, clock } = await testEndpoint(t, () => '{}', {}, slow)
   const headers = await begin()
   const call = (id: number) => post({ jsonrpc: '2.0', id, method: 'tools/list' }, headers)
-  // The first is answered, the second told when to come back, and ten more may come too soon.
+  // The first call is answered, the second learns when to retry, and ten more may come too soon.
   for (let id = 0; id < 12; id++) {
     await call(id)
     await clock.advance(1)
@@ -241,7 +241,7 @@ test('a batch is held where all of it was rejected, and for no longer than any o
     await batch('a', 'a')
     await clock.advance(1)
   }
-  // It has an answer that nobody may hold, and that may be large.
+  // The batch has a possibly large answer, which must not be held back.
   assert.equal(((await batch('a', 'c')).json as unknown[]).length, 2)
   const timers = clock.pending
   const held = batch('a', 'b')

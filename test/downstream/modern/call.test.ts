@@ -14,17 +14,17 @@ import { largeMessage } from '../../support/large-message.ts'
 
 const able = { [CLIENT_CAPABILITIES_KEY]: { elicitation: {}, sampling: {} } }
 
-/** A call, or its retry with what `more` adds. */
+/** Returns a call, or its retry with the members of `more`. */
 const call = (id: unknown, more: Json = {}, own: Json = able) =>
   modern(id, 'tools/call', { name: 'ask', arguments: { x: 1 }, ...more }, own)
 
-/** The result of a reply that is one message. */
+/** Returns the result of a single-message reply. */
 const resultOf = ({ messages }: { messages: Json[] }) => messages[0]?.result as Json
 const stateOf = (parked: { messages: Json[] }) => resultOf(parked).requestState
 
 const channelOf = (mcpRequest: McpRequest) => mcpRequest.channelFor('s')
 
-/** Puts a question to the client in mid-call; resolves to the answer, read. */
+/** Asks the client during a call; resolves to the parsed answer. */
 function ask(
   mcpRequest: McpRequest,
   id: number,
@@ -303,7 +303,7 @@ test('an answer that is too much to be kept is gone when its client comes, which
   const parked = [await bench.send(call(1)), await bench.send(call(2))]
   end.resolve()
   await bench.clock.advance(0)
-  // Large answers end in turns of their client, one after the other.
+  // Large answers end in turns of their client, in order.
   await ownTurn('127.0.0.1')
   const answers: Json[] = []
   for (const [index, first] of parked.entries()) {

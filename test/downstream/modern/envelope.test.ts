@@ -13,7 +13,7 @@ import {
 import type { Json } from '../../support/memory-pipe.ts'
 import { headersFor, meta, modern } from './test-modern.ts'
 
-/** What becomes of a request: the envelope, or the refusal with its text read. */
+/** Returns the envelope of a request, or the refusal with its text parsed. */
 function read(body: Json, headers: IncomingHttpHeaders = headersFor(body)) {
   const read = readEnvelope(headers, { text: JSON.stringify(body), value: body })
   if (!('status' in read)) return { envelope: read }
@@ -21,7 +21,7 @@ function read(body: Json, headers: IncomingHttpHeaders = headersFor(body)) {
   return { status: read.status, id, code: error.code, data: error.data }
 }
 
-/** The body without one key of its `_meta`. */
+/** Returns the body without one key of its `_meta`. */
 function lacking(key: string): Json {
   const rest = Object.fromEntries(Object.entries(meta).filter(([name]) => name !== key))
   return { jsonrpc: '2.0', id: 7, method: 'tools/list', params: { _meta: rest } }

@@ -22,11 +22,11 @@ async function listening(bench: Bench, id: unknown, notifications: Json) {
   return client
 }
 
-/** The requests that servers got for resources. */
+/** Returns the requests servers got for resources. */
 const asked = ({ requests }: Bench) =>
   requests.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
 
-/** What an endpoint has that these tests do not come to. */
+/** Members of an endpoint these tests never use. */
 const unused: Pick<Endpoint, 'request' | 'notify' | 'inbound' | 'outbound'> = {
   request: () => Promise.reject(new Error('no request is expected')),
   notify: () => undefined,
@@ -112,7 +112,10 @@ test('streams that end at once give back what only they wanted: once for each re
   assert.ok(most <= 16, `${most} at once`)
 })
 
-/** An endpoint whose answers to `resources/*` are for the test to give; one stream that wants 40 resources. */
+/**
+ * An endpoint whose answers to `resources/*` come from the test, and a closed stream that had subscribed to 40
+ * resources.
+ */
 async function leaving(t: TestContext, answer: (request: McpRequest) => Promise<Response> | string) {
   let isLeaving = false
   const bench = await testModern(t, (request) => (isLeaving ? answer(request) : '{}'))

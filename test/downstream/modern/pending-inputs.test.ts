@@ -25,7 +25,7 @@ function pendingInputs(share = { max: 10, perClient: 10 }) {
   return { clock, quota, answers, store }
 }
 
-/** As much of a call as waits for input. */
+/** The parts of a call a pending input needs. */
 const call = (client = 'client', tenant = client): PendingInputCall => ({
   signal: new Cancellation(),
   client,
@@ -147,7 +147,7 @@ test('answers that wait for their clients are bounded in bytes, of one client an
     /too many bytes of answers \(limit 30000, gateway\.limits\.memory\)/,
   )
   assert.deepEqual([answers.of('greedy'), answers.total], [15_000, 30_000])
-  // Its client may still come for the error.
+  // The client may still fetch the error.
   assert.ok(store.take(state, any))
   assert.ok(store.take(first.state, any))
   assert.deepEqual([answers.of('greedy'), answers.total], [0, 15_000])

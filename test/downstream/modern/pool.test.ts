@@ -32,7 +32,7 @@ function pool({ max = MAX, perClient = MAX, greetings = greetingsOf({ max: MIB, 
     headers: Record<string, string>,
     principal = '',
   ) => callers.of('client', clientInfo, capabilities, headers, principal) as PooledCaller
-  /** One that has to be there, and one that need not be. */
+  /** `of` expects a caller; `from` may return an error. */
   const of = (name: string) => like({ name }, {}, {})
   const from = (client: string, name: string) => callers.of(client, { name }, {}, {})
   return { clock, dropped, refused, callers, like, of, from }
@@ -109,7 +109,7 @@ test('a caller with a call under way, or with somebody who listens, is neither i
   listening.listeners.add(() => undefined)
   const idle = of('idle')
   await clock.advance(IDLE_MS + 1)
-  // The last two places are for tenants with fewer in use.
+  // The last two slots are reserved for tenants with fewer callers in use.
   for (let i = 0; i < MAX - 4; i++) of(String(i))
   assert.deepEqual(dropped, [idle])
   await clock.advance(2_000)
@@ -182,7 +182,7 @@ for (const [held, hold] of [
     hold(other)
     assert.deepEqual(dropped, [greedy[0]])
     hold(from('proxy', 'other', '1') as PooledCaller)
-    // Both have as many now: they do not take turns in ending what the other one has.
+    // Both tenants now have the same number, so neither ends the other's callers.
     assert.ok(isGatewayError(from('proxy', 'other', '2')))
     for (const name of ['0', '1']) hold(from('elsewhere', '', name) as PooledCaller)
     hold(from('third', '', '2') as PooledCaller)
@@ -222,7 +222,7 @@ test('idle kinds of many others keep no tenant from as many kinds as it would ha
   assert.ok(isGatewayError(refused))
   assert.match(refused.message, /^nearly too many kinds/)
   assert.ok(!isGatewayError(listen('proxy', 'other 0', 'once')))
-  // The idle callers of another address make room as well.
+  // Idle callers of another address make room too.
   for (let n = 0; n < 32; n++) from('second', `other ${n}`, 'once')
   for (let n = 0; n < 28; n++) assert.ok(!isGatewayError(listen('third', 'team', `${n}`)), `kind ${n}`)
   assert.ok(!dropped.includes(busy) && dropped.every(({ listening }) => !listening))
@@ -309,7 +309,7 @@ test('a tenant whose kinds of clients all have calls under way leaves the last e
   assert.deepEqual([...new Set(refused)], ['callers_per_tenant'])
   const few = [begin('few', 'a'), begin('few', 'b'), begin('few', 'c')]
   assert.deepEqual(few.map(isGatewayError), [false, false, true])
-  // One that is idle makes room, also for its own tenant.
+  // An idle caller makes room, also for its own tenant.
   const first = of('many', 'kind 0') as PooledCaller
   first.calls--
   assert.ok(!isGatewayError(of('many', 'another')))

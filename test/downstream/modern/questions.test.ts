@@ -5,7 +5,7 @@ import { INTERNAL_ERROR, METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.
 import { MISSING_CAPABILITY } from '../../../src/protocol/versions.ts'
 import { message } from './test-modern.ts'
 
-/** The questions of a call whose client can be asked for its roots, what their server got to hear, and the room that is left. */
+/** The questions of a call whose client can list roots, the answers its server gets, and the memory left. */
 function questions(bytes = Infinity) {
   const heard: string[] = []
   const room = {
@@ -110,6 +110,6 @@ test('answers that nobody asked for cost time that grows with their number only'
   }
   timeOf(1_000)
   const [few, many] = [timeOf(2_000), timeOf(20_000)]
-  // Ten times as many take a hundred times as long where work grows with the square.
+  // With quadratic work, ten times as many would take a hundred times as long.
   assert.ok(many < 40 * Math.max(few, 2_000), `${few} µs, then ${many} µs`)
 })

@@ -20,19 +20,19 @@ import type { Json } from '../../support/memory-pipe.ts'
 import { generationOf } from '../test-generation.ts'
 import { testGuards } from '../test-guards.ts'
 
-/** What a complete request says of its sender. */
+/** The sender's description in a complete request. */
 export const meta: Json = {
   [PROTOCOL_VERSION_KEY]: MODERN_VERSION,
   [CLIENT_INFO_KEY]: { name: 'test', version: '1' },
   [CLIENT_CAPABILITIES_KEY]: {},
 }
 
-/** A request; `own` goes into its `_meta`. */
+/** Returns a request; `own` goes into its `_meta`. */
 export function modern(id: unknown, method: string, params: Json = {}, own: Json = {}): Json {
   return { jsonrpc: '2.0', id, method, params: { ...params, _meta: { ...meta, ...own } } }
 }
 
-/** The headers that a client sends with a request. */
+/** Returns a client's headers for a request. */
 export function headersFor(body: Json): IncomingHttpHeaders {
   const params = (body.params ?? {}) as Json
   const name = params.name ?? params.uri ?? params.taskId
@@ -43,23 +43,23 @@ export function headersFor(body: Json): IncomingHttpHeaders {
   }
 }
 
-/** A message of a server, without its version. */
+/** Returns a server's message; adds `jsonrpc`. */
 export function message(value: Json): Message {
   const whole = { jsonrpc: '2.0', ...value }
   return { text: JSON.stringify(whole), value: whole }
 }
 
-/** What the endpoint does with a request: its result as JSON text, or a promise of a whole response. */
+/** The endpoint's answer to a request: its result as JSON text, or a promise of a whole response. */
 export type Answer = (request: McpRequest) => Promise<Response> | string
 
-/** A whole response with this result. */
+/** Returns a whole response with this result. */
 export function result(request: McpRequest, text: string): Response {
   return { text: `{"jsonrpc":"2.0","id":${JSON.stringify(request.id)},"result":${text}}`, status: 200 }
 }
 
 const capabilities = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } }
 
-/** The modern handler over an endpoint that a test plays, spoken to over real connections. */
+/** The modern handler on an endpoint played by the test, over real connections. */
 export async function testModern(t: TestContext, answer: Answer = () => '{}', rates: RequestRates = {}) {
   const clock = new ManualClock()
   const live = liveWith(generationOf(new Map(), clock), clock)
@@ -101,16 +101,16 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}', ra
     requests,
     hold,
     open,
-    /** What `initialize` and `server/discover` are answered from here on. */
+    /** Sets the next answers to `initialize` and `server/discover`. */
     welcomesWith: (next: Promise<Welcome>) => void (welcome = next),
-    /** Sends a request, and waits for its reply; of a stream for its end. */
+    /** Sends a request, and waits for the end of its reply or stream. */
     async send(body: Json, headers?: IncomingHttpHeaders) {
       return reply(await open(body, headers))
     },
   }
 }
 
-/** A reply, once it has ended. */
+/** Resolves to a reply once it has ended. */
 export async function reply(client: HeldClient) {
   await client.ended
   const { statusCode: status, headers } = await client.headers
@@ -118,7 +118,7 @@ export async function reply(client: HeldClient) {
   return { status, headers, messages: texts.map((text) => JSON.parse(text) as Json) }
 }
 
-/** A promise, and how to fulfil it. */
+/** Returns a promise and its resolve function. */
 export function later<T>() {
   let resolve!: (value: T) => void
   const promise = new Promise<T>((done) => (resolve = done))

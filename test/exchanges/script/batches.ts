@@ -37,7 +37,7 @@ const batches: readonly (readonly [title: string, messages: readonly unknown[]])
   ['as many as there may be', Array.from({ length: 100 }, (_, id) => ping(id))],
 ]
 
-/** Batches: only one version has them. */
+/** Plays batches, a feature of 2025-03-26 alone. */
 export async function playBatches(player: Player, stage: Stage): Promise<void> {
   for (const version of ['2025-03-26', '2024-11-05', '2025-06-18', '2025-11-25']) {
     player.begin(`batches of ${version}`)

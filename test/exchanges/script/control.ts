@@ -77,7 +77,7 @@ const changes: readonly (readonly [method: string, path: string, body: unknown])
   ['POST', '/admin/servers/nowhere/restart', {}],
 ]
 
-/** What operators ask for and do; the names, types and labels of all metrics. */
+/** Plays the requests of operators; records the names, types and labels of all metrics. */
 export async function playControl(player: Player, stage: Stage): Promise<void> {
   const { open, strict } = stage
   const control = new URL(open.control).host
@@ -133,9 +133,9 @@ export async function playControl(player: Player, stage: Stage): Promise<void> {
   await playStrict(player, stage, new URL(strict.control).host)
 }
 
-/** Of an exposition: what each metric is called, what it is, and the labels that any of its series has; values come with time and machine. */
+/** Returns each metric's name, type and labels from an exposition, without values: they depend on time and machine. */
 function metricNames(text: string): string {
-  // Those of Node come and go with what the process happens to do.
+  // Metrics of Node depend on the activity of the process.
   const ours = text.split('\n').filter((line) => /^(?:# (?:HELP|TYPE|UNIT) )?breakwater_|^# EOF/.test(line))
   const labelsOf = new Map<string, Set<string>>()
   const lines = ours.map((line) => {
@@ -153,7 +153,7 @@ function metricNames(text: string): string {
   return [...new Set(lines)].map(named).join('\n')
 }
 
-/** A gateway with a token of its own, few sessions, slow requests, small bodies, and plain HTTP to one server. */
+/** Plays a gateway with its own token, few sessions, slow requests, small bodies, and plain HTTP to one server. */
 async function playStrict(player: Player, stage: Stage, control: string): Promise<void> {
   player.begin('a strict gateway')
   const { address } = atStrict(stage)

@@ -3,10 +3,10 @@ import type { Stage } from '../stage.ts'
 import { LegacyPeer, ModernPeer } from './peers.ts'
 import { at, bearer } from './places.ts'
 
-/** How often each tool of the server with faults is called: often enough that each fault hits and spares. */
+/** Calls per tool of the server with faults: enough for each fault to hit some calls and spare others. */
 const CALLS = 24
 
-/** Calls that the gateway ends, refuses or repairs itself. */
+/** Plays calls the gateway ends, refuses or repairs. */
 export async function playFailures(player: Player, stage: Stage): Promise<void> {
   const control = new URL(stage.open.control).host
   player.begin('faults')
@@ -82,7 +82,7 @@ export async function playFailures(player: Player, stage: Stage): Promise<void> 
     const text = peer.request('tools/call', { name: 'wait', arguments: {} })
     const { id } = JSON.parse(text) as { id: number }
     const call = peer.open(`call over ${title}`, text, [['x-breakwater-deadline-ms', '20000']])
-    // Over HTTP the server begins its stream at once, and with it the gateway its own.
+    // Over HTTP the server begins its stream at once, and the gateway does the same.
     if (title === 'HTTP') await call.begun()
     else await stage.open.waitForCalls(1)
     await peer.post('the same id', text)

@@ -9,7 +9,7 @@ import { playStreams } from './streams.ts'
 import { playTools } from './tools.ts'
 import { playVersions } from './versions.ts'
 
-/** The chapters, in their order: what a later one gets may depend on what an earlier one did. */
+/** The chapters in order: the replies of a chapter may depend on earlier chapters. */
 const chapters = [
   playVersions,
   playTools,
@@ -21,7 +21,7 @@ const chapters = [
   playControl,
 ] as const
 
-/** Starts gateways and servers, and plays every exchange, one after the other. */
+/** Starts gateways and servers, and plays every exchange in sequence. */
 export async function playAll(): Promise<readonly Exchange[]> {
   const stage = await startStage()
   try {

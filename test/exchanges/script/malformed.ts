@@ -5,7 +5,7 @@ import type { WireRequest } from '../wire.ts'
 import { LegacyPeer, ModernPeer, postHeaders } from './peers.ts'
 import { at } from './places.ts'
 
-/** Bodies that are no message, or no good one. */
+/** Bodies that are invalid messages, or no messages. */
 const bodies: readonly string[] = [
   '',
   ' ',
@@ -90,7 +90,7 @@ type Header = readonly [name: string, value: string]
 
 const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
-/** Headers that are wrong, in place of those that a POST has. */
+/** Wrong headers, in place of a POST's headers. */
 const headers: readonly (readonly [title: string, headers: readonly Header[]])[] = [
   ['no content type', [['accept', '*/*']]],
   [
@@ -178,7 +178,7 @@ const headers: readonly (readonly [title: string, headers: readonly Header[]])[]
   ['other credentials', [...postHeaders, ['authorization', 'Bearer other']]],
 ]
 
-/** Requests that are not quite HTTP, or of no kind that is served. */
+/** Requests that break HTTP, or whose method is not served. */
 const requests: readonly (readonly [title: string, request: WireRequest])[] = [
   ...['PUT', 'PATCH', 'OPTIONS', 'HEAD', 'TRACE', 'GET', 'DELETE', 'BREW'].map(
     (method) => [method, { method, path: '/mcp', headers: [['connection', 'close']] }] as const,
@@ -279,7 +279,7 @@ const requests: readonly (readonly [title: string, request: WireRequest])[] = [
   ),
 ]
 
-/** What is wrong on purpose: bodies, headers, requests, in both eras. */
+/** Plays wrong bodies, headers and requests in both eras. */
 export async function playMalformed(player: Player, stage: Stage): Promise<void> {
   const titled = (body: string) => (body.length <= 80 ? body : `${body.slice(0, 60)}… (${body.length})`)
   for (const server of [undefined, 'contract']) {
@@ -312,7 +312,7 @@ export async function playMalformed(player: Player, stage: Stage): Promise<void>
   await playModernEnvelopes(player, stage)
 }
 
-/** What a modern request says of itself, left out or wrong. */
+/** Plays modern requests with missing or wrong envelopes. */
 async function playModernEnvelopes(player: Player, stage: Stage): Promise<void> {
   const peer = new ModernPeer(player, at(stage))
   const message = {

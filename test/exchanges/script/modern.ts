@@ -7,7 +7,7 @@ import { at } from './places.ts'
 
 const capable = { sampling: {}, elicitation: { form: {}, url: {} }, roots: {} }
 
-/** What a client answers to each question, by its method. */
+/** The client's answer to each question, by method. */
 const answers: Readonly<Record<string, Json>> = {
   'sampling/createMessage': { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'm' },
   'elicitation/create': {
@@ -36,7 +36,7 @@ const asking = [
   'capabilities',
 ]
 
-/** The modern era: what each endpoint offers, calls in one round and in several, subscriptions. */
+/** Plays the modern era: the offers of each endpoint, calls in one round and in several, subscriptions. */
 export async function playModern(player: Player, stage: Stage): Promise<void> {
   for (const server of [
     undefined,
@@ -132,7 +132,7 @@ export async function playModern(player: Player, stage: Stage): Promise<void> {
   await playSubscriptions(player, stage)
 }
 
-/** Calls a tool, and again with what it asks for, until it is done. */
+/** Calls a tool, and repeats the call with the requested input until the call is complete. */
 async function inRounds(peer: ModernPeer, name: string, args: Json = {}): Promise<void> {
   let more: Json = {}
   for (let round = 0; round < 6; round++) {
@@ -149,7 +149,7 @@ async function inRounds(peer: ModernPeer, name: string, args: Json = {}): Promis
   }
 }
 
-/** The response of a reply, whether it came as JSON or as the last of its events. */
+/** Returns the response in a reply: JSON, or the last event of a stream. */
 function replyOf({ body, headers }: WireReply): Json {
   const isStream = headers.some(([, value]) => value.startsWith('text/event-stream'))
   return isStream

@@ -11,7 +11,7 @@ const events: Header = ['accept', 'text/event-stream']
 
 export const postHeaders: readonly Header[] = [json, both]
 
-/** Where a gateway listens, as host:port, and an endpoint there. */
+/** An endpoint of a gateway; the address is host:port. */
 export interface Place {
   readonly address: string
   readonly path: string
@@ -23,7 +23,7 @@ export interface OpenOptions {
   readonly headers?: readonly Header[]
 }
 
-/** A client of the legacy era, whose every request is played. Ids count from 1. */
+/** A legacy client; the player plays each of its requests. Ids count from 1. */
 export class LegacyPeer {
   readonly #player: Player
   readonly #place: Place
@@ -36,7 +36,7 @@ export class LegacyPeer {
     this.#headers = headers
   }
 
-  /** Initializes; the session that it got, if it got one, is that of all its further requests. */
+  /** Initializes. All later requests use the session, if there is one. */
   static async open(player: Player, place: Place, options: OpenOptions = {}): Promise<LegacyPeer> {
     const { version = '2025-11-25', capabilities = {}, headers = [] } = options
     const params = { protocolVersion: version, capabilities, clientInfo: { name: 'recorder', version: '1' } }
@@ -49,7 +49,7 @@ export class LegacyPeer {
     return new LegacyPeer(player, place, [...headers, ...own, ...version2])
   }
 
-  /** A request under the next id, as text. */
+  /** Returns a request with the next id, as text. */
   request(method: string, params?: unknown): string {
     return JSON.stringify({ jsonrpc: '2.0', id: ++this.#ids, method, params })
   }
@@ -87,7 +87,7 @@ export class LegacyPeer {
     })
   }
 
-  /** Opens the session's stream of events, or resumes one. */
+  /** Opens or resumes the session's stream of events. */
   listen(title: string, lastEventId?: string): OpenExchange {
     const resume: Header[] = lastEventId === undefined ? [] : [['last-event-id', lastEventId]]
     const headers = [events, ...this.#headers, ...resume]
@@ -100,7 +100,7 @@ export class LegacyPeer {
   }
 }
 
-/** A client of the modern era, whose every request is played. Ids count from 1. */
+/** A modern client; the player plays each of its requests. Ids count from 1. */
 export class ModernPeer {
   readonly #player: Player
   readonly #place: Place
@@ -113,7 +113,7 @@ export class ModernPeer {
     this.#meta = metaOf(capabilities)
   }
 
-  /** A complete request under the next id. */
+  /** Returns a complete request with the next id. */
   request(method: string, params: Json = {}): Json {
     const { _meta: meta, ...rest } = params
     const all = { ...this.#meta, ...(meta as Json | undefined) }
@@ -128,7 +128,7 @@ export class ModernPeer {
     return this.ask(`call ${name}`, 'tools/call', { name, arguments: args, ...more }, headers)
   }
 
-  /** Posts a request with the headers that belong to it, and reads the reply as it comes. */
+  /** Posts a request with its matching headers, and reads the reply as it comes. */
   open(title: string, method: string, params: Json = {}, more: readonly Header[] = []): OpenExchange {
     const message = this.request(method, params)
     const { uri } = params
@@ -140,7 +140,7 @@ export class ModernPeer {
     ])
   }
 
-  /** Posts a text with these headers besides those of every POST. */
+  /** Posts a text with these headers and the headers of every POST. */
   openText(title: string, body: string, headers: readonly Header[]): OpenExchange {
     const { path, address } = this.#place
     return this.#player.open(title, address, {
@@ -160,7 +160,7 @@ function called(name: string, args: unknown, meta: Json | undefined): Json {
   return { name, arguments: args, ...(meta === undefined ? {} : { _meta: meta }) }
 }
 
-/** The message of an event. */
+/** Returns the message of an event. */
 export function messageOf(event: string | undefined): Json {
   const data = event
     ?.split('\n')

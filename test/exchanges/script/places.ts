@@ -1,12 +1,12 @@
 import { type Stage, STRICT_TOKEN } from '../stage.ts'
 import type { Place } from './peers.ts'
 
-/** An endpoint of the open gateway: that of one server, or of all. */
+/** Returns an endpoint of the open gateway: of one server, or of all. */
 export function at({ open }: Stage, server?: string): Place {
   return { address: new URL(open.data).host, path: new URL(open.mcp(server)).pathname }
 }
 
-/** An endpoint of the strict gateway. */
+/** Returns an endpoint of the strict gateway. */
 export function atStrict({ strict }: Stage, server?: string): Place {
   return { address: new URL(strict.data).host, path: new URL(strict.mcp(server)).pathname }
 }

@@ -3,7 +3,7 @@ import type { Stage } from '../stage.ts'
 import { LegacyPeer } from './peers.ts'
 import { at } from './places.ts'
 
-/** Streams of events: of a session, and of a call; lost ones, and what a client gets that comes back. */
+/** Plays the event streams of sessions and calls: lost streams, and the replies to returning clients. */
 export async function playStreams(player: Player, stage: Stage): Promise<void> {
   for (const version of ['2025-11-25', '2025-06-18', '2025-03-26'] as const) {
     // Before 2025-11-25 a stream begins with its first message.

@@ -5,7 +5,7 @@ import { at } from './places.ts'
 
 const capable = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } }
 
-/** What a client answers to each question. */
+/** The client's answers to each question. */
 const answers: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
   'sampling/createMessage': [
     { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'm', stopReason: 'endTurn' },
@@ -17,7 +17,7 @@ const answers: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
   ],
 }
 
-/** Tools of the legacy era: results of every kind, and what travels before them. */
+/** Plays legacy tools: results of every kind, and the messages before them. */
 export async function playTools(player: Player, stage: Stage): Promise<void> {
   for (const [server, prefix] of [
     ['legacy', ''],
@@ -128,12 +128,12 @@ export async function playTools(player: Player, stage: Stage): Promise<void> {
   await raw.leave()
 }
 
-/** Calls a tool that asks, once for each answer that there is to its question. */
+/** Calls a tool that asks, once for each possible answer. */
 async function asked(peer: LegacyPeer, name: string, args: Record<string, unknown>): Promise<void> {
   const method = /sampl/.test(JSON.stringify([name, args])) ? 'sampling/createMessage' : 'elicitation/create'
   for (const answer of answers[method] ?? []) {
     const call = peer.open(`call ${name}`, peer.request('tools/call', { name, arguments: args }))
-    // The first event of a stream only says where to resume it from.
+    // The first event of a stream carries only its id, for resuming.
     const question = (await call.events(2)).at(-1)
     messageOf(question)
     await peer.answer(question, answer)

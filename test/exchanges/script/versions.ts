@@ -5,7 +5,7 @@ import { at } from './places.ts'
 
 const versions = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const
 
-/** Every endpoint, and a tool, a prompt and a resource there that exist. */
+/** Every endpoint, with an existing tool, prompt and resource. */
 const endpoints = [
   {
     server: undefined,
@@ -23,7 +23,7 @@ const endpoints = [
   { server: 'brittle', tool: 'none', prompt: 'none', uri: 'test://none' },
 ] as const
 
-/** A session of every legacy version on every endpoint, from its beginning to its end. */
+/** Plays a whole session of every legacy version on every endpoint. */
 export async function playVersions(player: Player, stage: Stage): Promise<void> {
   for (const { server, tool, prompt, uri } of endpoints) {
     for (const version of versions) {

@@ -4,12 +4,11 @@ import { v2Auto, v2Legacy, v2Pinned } from './v2-agent.ts'
 
 export const agents: readonly AgentKind[] = [v1, v2Legacy, v2Auto, v2Pinned]
 
-/** One client of each era. */
 export const oneOfEachEra: readonly AgentKind[] = [v1, v2Pinned]
 
 const open: Agent[] = []
 
-/** Connects a client that `closeAgents` ends. */
+/** Connects a client; `closeAgents` closes it. */
 export async function connect(kind: AgentKind, url: string, answers?: Answers): Promise<Agent> {
   const agent = await kind.connect(url, answers)
   open.push(agent)

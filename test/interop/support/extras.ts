@@ -3,12 +3,12 @@ import { startModernExtras } from '../../fixtures/modern-extras.ts'
 import { closeAgents } from './agents.ts'
 import { type LegacyExtras, startLegacyExtras } from './legacy-extras.ts'
 
-/** One server of each era, by its name in the config. */
+/** One server per era; the era is its name in the config. */
 export const eras = ['legacy', 'modern'] as const
 
 export type Era = (typeof eras)[number]
 
-/** Where a server is reached, and what stands before its names there. */
+/** Ways to reach a server, with the prefixes of its names there. */
 export const routes = [
   { title: '/mcp/{server}', url: (gateway: Gateway, era: Era) => gateway.mcp(era), name: own, uri: own },
   {
@@ -23,7 +23,7 @@ function own(_: Era, name: string): string {
   return name
 }
 
-/** A gateway before a legacy and a modern server that can do the same. */
+/** A gateway before a legacy and a modern server with the same features. */
 export interface Extras {
   readonly gateway: Gateway
   readonly legacy: LegacyExtras

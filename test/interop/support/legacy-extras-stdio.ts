@@ -1,5 +1,5 @@
 import { serveStdio } from '../../fixtures/contract/serve.ts'
 import { createLegacyExtras, newFacts } from './legacy-extras.ts'
 
-/** The server with everything of the legacy era, over standard input and output. */
+/** The full legacy server over stdio. */
 await serveStdio(() => createLegacyExtras(newFacts()))

@@ -16,13 +16,13 @@ const PAGE_SIZE = 4
 
 export const uris = Array.from({ length: 10 }, (_, index) => `test://item/${index}`)
 
-/** What all conversations of a server have in common. */
+/** State shared by all conversations of a server. */
 export interface Facts {
-  /** Servers of open conversations, and what each was asked to tell of. */
+  /** Servers of open conversations, with the resources each client subscribed to. */
   readonly conversations: Map<Server, Set<string>>
-  /** Whether the tool `sometimes` is there. */
+  /** Whether the tool `sometimes` is listed. */
   sometimes: boolean
-  /** How many calls of `wait` were cancelled. */
+  /** Number of cancelled calls of `wait`. */
   cancelled: number
 }
 
@@ -31,7 +31,7 @@ export const newFacts = (): Facts => ({ conversations: new Map(), sometimes: fal
 /** The head of a request. */
 export interface HttpRequest {
   readonly method: string
-  /** The session that it belongs to; undefined before there is one. */
+  /** Undefined before the session begins. */
   readonly session: string | undefined
 }
 
@@ -44,8 +44,8 @@ export interface LegacyExtras {
 }
 
 /**
- * Starts a server of the legacy era over Streamable HTTP that has what the modern fixture of the same kind
- * has: lists in pages, resources that change, calls that can be cancelled, questions in several rounds.
+ * Starts a legacy server over Streamable HTTP with the features of the modern fixture: lists in pages, resources that
+ * change, calls that can be cancelled, questions in several rounds.
  */
 export async function startLegacyExtras(): Promise<LegacyExtras> {
   const facts = newFacts()
@@ -68,7 +68,7 @@ export async function startLegacyExtras(): Promise<LegacyExtras> {
   }
 }
 
-/** A server for one conversation. */
+/** Creates the server of one conversation. */
 export function createLegacyExtras(facts: Facts): Server {
   const server = new Server(
     { name: 'legacy-extras', version: '1.0.0' },

@@ -1,5 +1,5 @@
 import { createFixtureServer } from '../../fixtures/conformance/server.ts'
 import { serveStdio } from '../../fixtures/contract/serve.ts'
 
-/** The legacy fixture of the conformance suite, over standard input and output. */
+/** The conformance suite's legacy fixture over stdio. */
 await serveStdio(createFixtureServer)

@@ -13,7 +13,7 @@ type Extra = RequestHandlerExtra<ServerRequest, ServerNotification>
 
 interface LegacyTool {
   readonly definition: Omit<Tool, 'name'>
-  /** Returns what becomes the text of the result, as JSON, and its structured content if there is a schema. */
+  /** Returns a value; its JSON becomes the text of the result, and the structured content if there is a schema. */
   run(args: Readonly<Record<string, unknown>>, extra: Extra, facts: Facts): unknown
 }
 
@@ -39,7 +39,7 @@ const ask = {
 export const tools: Readonly<Record<string, LegacyTool>> = {
   echo: { definition: plain, run: (args) => args },
 
-  /** Has a result that is an object. */
+  /** Returns an object. */
   object: {
     definition: {
       ...plain,
@@ -48,7 +48,7 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
     run: () => ({ depth: 4.5 }),
   },
 
-  /** Reports once, and does not end unless it is cancelled. */
+  /** Reports progress once, and ends only when cancelled. */
   wait: {
     definition: plain,
     async run(_, { _meta, sendNotification, signal }, facts) {
@@ -63,7 +63,6 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
 
   cancelled: { definition: plain, run: (_, __, facts) => facts.cancelled },
 
-  /** Changes a resource. */
   touch: {
     definition: plain,
     async run({ uri }, _, { conversations }) {
@@ -74,7 +73,7 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
     },
   },
 
-  /** Makes the tool `sometimes` come or go. */
+  /** Adds or removes the tool `sometimes`. */
   change_tools: {
     definition: plain,
     async run(_, __, facts) {
@@ -86,7 +85,7 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
 
   sometimes: { definition: plain, run: () => 'here' },
 
-  /** Asks the user, then the client's model and for its roots at the same time, then the user again. */
+  /** Asks the user, then the client's model and its roots at the same time, then the user again. */
   survey: {
     definition: plain,
     async run(_, extra) {
@@ -97,7 +96,7 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
     },
   },
 
-  /** Asks the user, without a word about the call for which it asks. */
+  /** Asks the user without naming the call. */
   aside: {
     definition: plain,
     async run(_, { sessionId }, { conversations }) {

@@ -3,7 +3,7 @@ import type { Json } from '../../e2e/support/gateway.ts'
 
 const PREFIX = 'io.modelcontextprotocol/'
 
-/** Headers of the modern era that repeat what a request says. */
+/** Returns the modern headers that repeat parts of the body. */
 const headersOf = (method: string, { name, uri }: Json) => {
   const named = name ?? uri
   return {
@@ -13,14 +13,14 @@ const headersOf = (method: string, { name, uri }: Json) => {
   }
 }
 
-/** What every modern request says of its client. */
+/** Returns the client's description in every modern request. */
 export const metaOf = (capabilities: Json = {}): Json => ({
   [`${PREFIX}protocolVersion`]: '2026-07-28',
   [`${PREFIX}clientInfo`]: { name: 'poster', version: '1' },
   [`${PREFIX}clientCapabilities`]: capabilities,
 })
 
-/** Posts one request of the modern era by hand; its id is 1. */
+/** Posts a handmade modern request with id 1. */
 export function postModern(
   url: string,
   method: string,

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import type { Agent } from './agent.ts'
 import type { Subject } from './subjects.ts'
 
-/** A way to a server, and how its things are called there. */
+/** A way to reach a server, and the names of its tools, prompts and resources there. */
 export interface Route {
   readonly title: string
-  /** The part of the gateway's address, undefined for that of all servers. */
+  /** The server's name in the gateway's URL; undefined for the URL of all servers. */
   server(subject: Subject): string | undefined
   name(subject: Subject, own: string): string
   uri(subject: Subject, own: string): string
@@ -27,7 +27,7 @@ export const sharedRoute: Route = {
 
 type Check = (agent: Agent, subject: Subject, route: Route) => Promise<void>
 
-/** What must work between every client and every server. */
+/** Features every client must be able to use at every server. */
 export const features = {
   async 'tools/list'(agent, subject, route) {
     const wanted = route.name(subject, subject.tool.name)

@@ -10,7 +10,7 @@ interface Request {
   readonly expect: RegExp
 }
 
-/** A server of the matrix, and what it offers. */
+/** A server of the matrix, and its offers. */
 export interface Subject {
   readonly title: string
   /** Its name in the config. */
@@ -60,7 +60,7 @@ export const subjects: readonly Subject[] = [
   },
 ]
 
-/** What a user types into any form of these servers. */
+/** The user's values for every form of these servers. */
 export const form = { name: 'Ada', username: 'Ada', email: 'ada@example.com' }
 
 export interface RunningSubjects {

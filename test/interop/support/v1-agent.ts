@@ -17,7 +17,7 @@ import {
   type Told,
 } from './agent.ts'
 
-/** The SDK's first generation, which speaks the legacy era only. */
+/** The first generation of the SDK: legacy era only. */
 export const v1: AgentKind = { title: 'v1', era: 'legacy', version: '2025-11-25', connect }
 
 async function connect(url: string, answers: Answers = {}): Promise<Agent> {
@@ -38,7 +38,7 @@ async function connect(url: string, answers: Answers = {}): Promise<Agent> {
     told,
     async tools() {
       const all: ListedTool[] = []
-      // This SDK leaves it to its user to ask for the next page; an empty cursor is one as well.
+      // This SDK leaves paging to its caller; an empty cursor still means another page.
       for (let cursor: string | undefined, first = true; first || cursor !== undefined; first = false) {
         const { tools, nextCursor } = await client.listTools(cursor === undefined ? {} : { cursor })
         all.push(...tools.map(({ name, outputSchema }) => ({ name, outputSchema })))

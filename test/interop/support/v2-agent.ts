@@ -5,13 +5,13 @@ import {
 } from '@modelcontextprotocol/client'
 import { type Agent, type AgentKind, type Answers, capabilitiesOf, firstText, type Told } from './agent.ts'
 
-/** The SDK's second generation as it is unless it is told otherwise: it says `initialize`. */
+/** The second generation of the SDK with its defaults: sends `initialize`. */
 export const v2Legacy = kind('v2 legacy', 'legacy', 'legacy')
 
-/** The SDK's second generation, which finds out what the other side speaks. */
+/** The second generation of the SDK, which detects the era of its peer. */
 export const v2Auto = kind('v2 auto', 'modern', 'auto')
 
-/** The SDK's second generation, which takes the modern era or nothing. */
+/** The second generation of the SDK, pinned to the modern era. */
 export const v2Pinned = kind('v2 pinned', 'modern', { pin: '2026-07-28' })
 
 function kind(title: string, era: AgentKind['era'], mode: VersionNegotiationMode): AgentKind {

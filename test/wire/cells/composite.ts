@@ -4,14 +4,14 @@ import { answered, atLeast, failed, type Entries } from './entry.ts'
 
 const DELAY_MS = 400
 
-/** Two calls at a time, of a tool that answers neither before it has both, where both can come. */
+/** Two concurrent calls of a tool that answers neither before both have arrived, if both can arrive. */
 async function pair(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   const calls = [agent.call('pair'), agent.call('pair')]
   await Promise.all(calls.map(({ over }) => over))
 }
 
-/** The server got the second call only when it had answered the first. */
+/** The server got the second call only after answering the first. */
 function oneByOne(seen: Seen): void {
   assert.equal(seen.calls.length, 2)
   answered(seen.exchange(0))
@@ -19,7 +19,7 @@ function oneByOne(seen: Seen): void {
   assert.ok(seen.calls[1]!.at > seen.gave('tools/call')[0]!.at)
 }
 
-/** What happens to several calls together. */
+/** Faults across several calls. */
 export const compositeEntries: Entries = {
   'hol.block': {
     fault: { hold: DELAY_MS },

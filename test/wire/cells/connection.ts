@@ -5,16 +5,16 @@ import { answered, atLeast, brokeOff, failed, ranOnce, type Entries } from './en
 
 const DELAY_MS = 400
 
-/** Long enough for a call to be answered, on a busy machine too. */
+/** Longer than a call takes, even on a busy machine. */
 const HOLD_MS = 1_500
 
 const isHttp = ({ place: { transport } }: Seen) => transport !== 'stdio'
 
-/** How many bytes went over the wire that is looked at: those of the server's answer, or those of the agent's. */
+/** Returns the bytes on the faulty wire: of the server's answer, or of the reply to the agent. */
 const sizeOf = (seen: Seen): number =>
   seen.place.side === 'client' ? seen.exchange().body.length : seen.gave('tools/call')[0]!.text.length
 
-/** Nobody was there for the request at this place. */
+/** Checks that the request found nobody at this place. */
 function unreachable(seen: Seen, at = 0): string {
   const exchange = seen.exchange(at)
   assert.equal(seen.calls.length, at)
@@ -24,7 +24,8 @@ function unreachable(seen: Seen, at = 0): string {
   }
   failed(exchange, 'upstream_unavailable', false)
   if (!isHttp(seen)) return 'nothing written; the agent: upstream_unavailable'
-  // One from before the call may have ended without a request, as one of a server that was begun with anew does.
+  // A connection from before the call may have ended without a request, for instance after a restart of the server's
+  // session.
   const since = seen.exchange(0).sentAt
   const begunBy = seen.connections
     .filter((connection) => connection.at > since)
@@ -34,7 +35,7 @@ function unreachable(seen: Seen, at = 0): string {
   return 'no connection; the agent: upstream_unavailable'
 }
 
-/** So many calls, one after another; each connection that there was to the server has brought its request, or has ended. */
+/** Plays `count` calls in sequence, until every connection to the server has brought its request or has ended. */
 const calls = (count: number) => async (stage: Stage) => {
   const agent = await stage.agent()
   for (let left = count; left > 0; left--) await agent.call('echo').over
@@ -47,7 +48,7 @@ const calls = (count: number) => async (stage: Stage) => {
   )
 }
 
-/** A large answer, or the end of the connection that it was to come over. */
+/** Plays a large answer, or the end of its connection. */
 async function large(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   const exchange = agent.call('large')
@@ -56,13 +57,13 @@ async function large(stage: Stage): Promise<void> {
   await until('its connection has ended', () => stage.seen.calls[0]?.connection.end !== undefined)
 }
 
-/** One call of a server that is reached over TLS. */
+/** One call of a server behind TLS. */
 async function overTls(stage: Stage): Promise<void> {
   if (stage.place.transport !== 'stdio') stage.use('secure')
   await calls(1)(stage)
 }
 
-/** The wire between the gateway and its peers. */
+/** Faults on the wire between the gateway and its peers. */
 export const connectionEntries: Entries = {
   'conn.refused': {
     play: calls(1),
@@ -129,7 +130,7 @@ export const connectionEntries: Entries = {
       const exchange = seen.exchange()
       answered(exchange)
       const bytes = sizeOf(seen)
-      // The first portion needs no time.
+      // The first portion goes out at once.
       atLeast(((bytes - 26) / 512) * 1000, seen.gave('tools/call')[0]!.at, exchange.lastAt)
       if (seen.place.side === 'upstream') return '512 bytes a second of what the server sent at once'
       assert.ok(exchange.portions.length > 1, `${exchange.portions.length} portions`)
@@ -145,7 +146,7 @@ export const connectionEntries: Entries = {
       const bytes = sizeOf(seen)
       atLeast((Math.floor(bytes / 16) - 1) * 20, seen.gave('tools/call')[0]!.at, exchange.lastAt)
       if (seen.place.side === 'upstream') return '16 bytes every 20 ms of what the server sent at once'
-      // What was written in two may be read at once.
+      // Two writes may arrive in one read.
       assert.ok(exchange.portions.slice(0, -1).every(({ length }) => length % 16 === 0))
       assert.ok(exchange.portions.length > 1, `${exchange.portions.length} portions`)
       return '16 bytes every 20 ms'

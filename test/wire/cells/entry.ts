@@ -4,32 +4,31 @@ import { isObject } from '../../../src/protocol/jsonrpc.ts'
 import type { Place, Seen, Stage } from '../support/stage.ts'
 import type { Exchange } from '../support/wire-agent.ts'
 
-/** What is done to see a fault of one type, and what its peers then saw. */
+/** How to trigger a fault of a type, and how to recognise its effect. */
 export interface Entry {
-  /** Fields of the fault; none unless given. */
+  /** Fields of the fault; default: none. */
   readonly fault?: Json | ((place: Place) => Json)
-  /** What is done; one call of `echo` unless given. The same without a fault has to come to its end as well. */
+  /** The play; default: one call of `echo`. The play without the fault has to end too. */
   readonly play?: (stage: Stage) => Promise<void>
-  /** Places where the plan is taken and nothing can happen all the same: why, as the journal has it. */
+  /** Places where the gateway accepts the plan but the fault has no effect, with the journal's reason. */
   readonly idle?: Readonly<Record<string, string>>
-  /** Places where the plan is taken and there is nothing for it to hit: why. */
+  /** Places where the gateway accepts the plan but there is nothing to hit, with the reason. */
   readonly unknown?: Readonly<Record<string, string>>
   /**
-   * Asserts what was seen, and tells it in a few words, the same each time. It has to throw at what is seen of the same
-   * play without the fault.
+   * Asserts the effect and describes it in a few words, the same each time. Throws for the same play without the fault.
    */
   readonly saw: (seen: Seen) => string
 }
 
 export type Entries = Readonly<Record<string, Entry>>
 
-/** One call, and its end. */
+/** Plays one call to its end. */
 export async function oneCall(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.call('echo').over
 }
 
-/** A play of one call of a tool. */
+/** Plays one call of a tool. */
 export const calling =
   (tool: string, more: Json = {}) =>
   async (stage: Stage): Promise<void> => {
@@ -37,30 +36,29 @@ export const calling =
     await agent.call(tool, undefined, more).over
   }
 
-/** A play of one list. */
+/** Plays a list. */
 export async function oneList(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.send('tools/list').over
 }
 
-/** The server never got the call. */
 export function noCall({ calls }: Seen): void {
   assert.equal(calls.length, 0, 'the server got the call')
 }
 
-/** The server got one call, and gave its answer. */
+/** The server got one call and answered. */
 export function ranOnce(seen: Seen): void {
   assert.equal(seen.calls.length, 1, `the server got ${seen.calls.length} calls`)
   assert.equal(seen.gave('tools/call').length, 1, 'the server gave no answer')
 }
 
-/** The gateway's own error: its reason. */
+/** Checks the reason of the gateway's own error. */
 export function failed(exchange: Exchange, reason: string, sent?: boolean): void {
   assert.equal(exchange.reason, reason, shown(exchange))
   if (sent !== undefined) assert.equal(exchange.error?.data?.sent, sent, shown(exchange))
 }
 
-/** The agent has one good answer. */
+/** The agent got a good answer. */
 export function answered(exchange: Exchange): Json {
   assert.equal(exchange.end, 'whole')
   assert.equal(exchange.answers.length, 1, shown(exchange))
@@ -68,7 +66,7 @@ export function answered(exchange: Exchange): Json {
   return exchange.result
 }
 
-/** The agent's connection broke before a byte of the reply. */
+/** The agent's connection broke before the first byte of the reply. */
 export function brokeOff(exchange: Exchange): void {
   assert.deepEqual([exchange.chunks.length, exchange.end], [0, 'RST'], shown(exchange))
 }
@@ -77,17 +75,17 @@ export function shown({ end, head, body }: Exchange): string {
   return `${end}: ${head}${body.subarray(0, 2_000).toString()}`
 }
 
-/** Something came so long after something else, or later. */
+/** Checks that at least `ms` milliseconds lie between two times. */
 export function atLeast(ms: number, from: number | undefined, to: number | undefined): void {
   assert.ok(Number(to) - Number(from) >= ms, `${Number(to) - Number(from)} ms`)
 }
 
-/** The two values are the same but for these places: JSON Pointers, each with what stands there in the second. */
+/** Checks that two values differ only at these JSON Pointers, each with its value in the second. */
 export function differs(before: unknown, after: unknown, places: Readonly<Record<string, unknown>>): void {
   assert.deepEqual(Object.fromEntries(changesIn(before, after, '')), places)
 }
 
-/** Of the result that the server gave, and the one that the agent got. */
+/** Compares the server's result with the agent's. */
 export function resultDiffers(seen: Seen, places: Readonly<Record<string, unknown>>): void {
   const given = seen.gave('tools/call').at(-1)?.message.result
   assert.ok(given, 'the server gave no result')

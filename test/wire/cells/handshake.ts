@@ -5,14 +5,14 @@ import { DISCOVERY_MS, type Place, type Seen, type Stage } from '../support/stag
 import type { Exchange } from '../support/wire-agent.ts'
 import { answered, atLeast, shown, type Entries } from './entry.ts'
 
-/** How long an agent waits for what is held back from it. */
+/** How long a fault holds a reply back from an agent, in milliseconds. */
 const HOLD_MS = 1_000
 
-/** How the gateway begins an upstream session in the era of the place. */
+/** Returns the first method of an upstream session in the place's era. */
 const handshakeOf = ({ era }: { readonly era: string }) =>
   era === 'modern' ? 'server/discover' : 'initialize'
 
-/** How it asks whether a server is there. */
+/** Returns the gateway's health probe in the place's era. */
 const probeOf = ({ era }: { readonly era: string }) => (era === 'modern' ? 'server/discover' : 'ping')
 
 async function anew(stage: Stage): Promise<void> {
@@ -21,28 +21,28 @@ async function anew(stage: Stage): Promise<void> {
   stage.marks.set('until', performance.now())
 }
 
-/** An agent shakes hands, or asks what there is where its era has no handshake. */
+/** Plays an agent's handshake, or a request for the offers in the era without handshakes. */
 async function greeting(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   if (agent.welcome === undefined) await agent.send('server/discover').over
 }
 
-/** A handshake: of an agent with the gateway, or of the gateway with a server. */
+/** Plays a handshake: of an agent with the gateway, or of the gateway with a server. */
 const shaking = (stage: Stage) => (stage.place.side === 'client' ? greeting : anew)(stage)
 
-/** What an agent got in return for its handshake. */
+/** Returns the reply to an agent's handshake. */
 const greeted = (seen: Seen): Exchange => seen.welcomes[0] ?? seen.exchange()
 
-/** Holds back until the gateway gives up, or an agent is only late. */
+/** Holds until the gateway gives up; towards agents, only delays. */
 const holding = ({ side }: Place): Json => (side === 'client' ? { hold: HOLD_MS } : {})
 
-/** An agent pings. */
+/** Plays an agent's ping. */
 async function pinging(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.send('ping').over
 }
 
-/** An agent got an answer, and no sooner than it was held back. */
+/** Checks that an agent got a delayed answer. */
 function late(exchange: Exchange): string {
   answered(exchange)
   atLeast(HOLD_MS, exchange.sentAt, exchange.firstAt)
@@ -53,7 +53,7 @@ const noPing = { 'agent, modern': 'the modern era has no ping' }
 
 const state = (seen: Seen) => seen.marks.get('state')
 
-/** What came behind the last handshake: what the session before still says comes earlier. */
+/** Returns the messages after the last handshake; messages of earlier sessions come before. */
 function behind(seen: Seen) {
   const method = handshakeOf(seen.place)
   const at = seen.received.findLastIndex(({ message }) => message.method === method)
@@ -65,7 +65,7 @@ function nothingBehind(seen: Seen): void {
   const own = handshakeOf(seen.place)
   assert.ok(seen.gave(own).length > 0, `no ${own} was answered`)
   assert.deepEqual(
-    // It may be asked in the words of the other era whether it is there.
+    // The gateway may probe the server with a method of the other era.
     behind(seen).filter(
       ({ message: { method } }) => method !== undefined && method !== 'ping' && method !== own,
     ),
@@ -74,13 +74,13 @@ function nothingBehind(seen: Seen): void {
   assert.equal(state(seen), 'down')
 }
 
-/** How sessions with servers begin, and whether they go on. */
+/** Faults at the beginning of sessions with servers, and during them. */
 export const handshakeEntries: Entries = {
   'initialize.refused': {
     async play(stage) {
       await shaking(stage)
       if (stage.place.side === 'client') return
-      // A probe that was under way when the fault came still arrives; from a server that is down none is.
+      // A probe under way at the start of the fault still arrives; a server that is down gets no probes.
       stage.server.clear()
       await anew(stage)
     },
@@ -163,7 +163,7 @@ export const handshakeEntries: Entries = {
         return first !== undefined || stage.seen.got(probeOf(stage.place)).length > 0
       })
       if (first !== undefined) {
-        // A ping sent before the fault was armed may arrive after it.
+        // A ping sent before the fault was armed may arrive later.
         stage.server.clear()
         await until('the next one is hit', async () => (await hit()) !== first)
       }

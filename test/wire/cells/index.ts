@@ -9,7 +9,7 @@ import { standingEntries } from './standing.ts'
 import { requestEntries } from './requests.ts'
 import { resultEntries } from './results.ts'
 
-/** How each type of fault is seen: a type without an entry here fails the test. */
+/** The check of each type of fault: a type without an entry here fails the test. */
 export const entries: Entries = {
   ...listEntries,
   ...requestEntries,

@@ -11,14 +11,14 @@ const TEN_YEARS_MS = 315_360_000_000
 const toolsIn = (result: unknown) => (result as { tools: Json[] }).tools
 const namesIn = (result: unknown) => toolsIn(result).map(({ name }) => String(name))
 
-/** The list that the agent got, and the one that the server gave last. */
+/** Returns the agent's list, and the server's latest list. */
 function lists(seen: Seen, at = 0): { readonly got: Json; readonly given: Json } {
   const given = seen.gave('tools/list').findLast(({ text }) => text.includes('"nextCursor"'))
   assert.ok(given, 'the server gave no list')
   return { got: answered(seen.exchange(at)), given: given.message.result as Json }
 }
 
-/** A list, and then a call of a tool. */
+/** Plays a list, and then a call of a tool. */
 const listAndCall = (tool: string) => async (stage: Stage) => {
   const agent = await stage.agent()
   await agent.send('tools/list').over
@@ -31,7 +31,7 @@ function unknownTool(exchange: Exchange): void {
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
-/** What servers list. */
+/** Faults in servers' lists. */
 export const listEntries: Entries = {
   'registry.tool_missing': {
     fault: { tools: ['echo'], match: { method: '*' } },
@@ -157,7 +157,7 @@ export const listEntries: Entries = {
     },
   },
   'registry.list_changed_storm': {
-    // Until the fault ends: on a busy machine those of half a second may come as one or two.
+    // Long enough for several changes: on a busy machine, the changes of half a second may arrive as one or two.
     fault: { perSecond: 50, duration: '1m' },
     async play(stage) {
       const agent = await stage.agent()

@@ -1,6 +1,8 @@
 import { blocks, table } from '../../../docs/generate/markdown.ts'
 
-/** The page `docs/fault-cells.md`: what was seen of each type at each place, in Markdown as prettier leaves it. */
+/**
+ * Returns the page `docs/fault-cells.md`: the result of each type at each place, in Markdown formatted like prettier's.
+ */
 export function cellsPage(
   types: readonly string[],
   places: readonly string[],

@@ -6,10 +6,10 @@ import { answered, atLeast, calling, failed, ranOnce, type Entries } from './ent
 
 const PAUSE_MS = 1_000
 
-/** How long a process of a crash loop lives: long enough to be seen. */
+/** How long a process of a crash loop lives, in milliseconds: long enough to be seen. */
 const LIFE_MS = 1_000
 
-/** The server gets a call; unless the agent has its answer, another process is there by the end. */
+/** Plays a call; without an answer, waits for another process. */
 async function broken(stage: Stage): Promise<Exchange> {
   const agent = await stage.agent()
   const call = agent.call('pair')
@@ -18,15 +18,15 @@ async function broken(stage: Stage): Promise<Exchange> {
   return call
 }
 
-/** How often the gateway has seen a process of the server end, and waits before it starts the next one. */
+/** Returns the number of crashes the gateway has seen and backs off from. */
 const crashesOf = ({ gateway, server }: Stage): number =>
   gateway.log.filter((line) => line.server === server.name && line.retryAfterMs !== undefined).length
 
-/** Lines in the log of what the server printed and what is no message. */
+/** Returns the log lines about the server's output outside messages. */
 const noiseOf = ({ gateway, server }: Stage): number =>
   gateway.log.filter((line) => line.server === server.name && String(line.excerpt).startsWith('xx')).length
 
-/** What happens to the process of a server, and what it prints. */
+/** Faults of a server's process and its output. */
 export const processEntries: Entries = {
   'proc.kill': {
     fault: { maxInjections: 1 },
@@ -70,7 +70,7 @@ export const processEntries: Entries = {
     async play(stage) {
       const before = crashesOf(stage)
       const call = await broken(stage)
-      // The gateway may learn of it later than the server's peer.
+      // The gateway may notice the end later than the relay's peer.
       if (call.result === undefined)
         await until(
           'it ends as well, and the gateway knows',

@@ -12,7 +12,7 @@ const streaming = calling('stream', { _meta: { progressToken: 'p' } })
 const progressIn = ({ messages }: Exchange) =>
   messages.filter(({ method }) => method === 'notifications/progress').length
 
-/** A call, a list when the server has answered it, and another call. */
+/** Plays a call, a list after the server's answer, and another call. */
 async function later(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   const first = agent.call('echo')
@@ -23,13 +23,13 @@ async function later(stage: Stage): Promise<void> {
   await Promise.all([first.over, second.over])
 }
 
-/** Whether all answers of a server come over one stream: what is no answer to anybody is skipped there. */
+/** True when all answers of a server share one stream, where the gateway skips anything that answers no request. */
 const sharesStream = ({ side, transport }: Place) => side === 'upstream' && transport !== 'http'
 
-/** A call that is over soon, though no answer to it comes. */
+/** A call that ends soon, even without an answer. */
 const brief = calling('brief')
 
-/** The server gave an answer in which the gateway did not see one. */
+/** The server answered, but the gateway did not recognise an answer. */
 function unread(seen: Seen): string {
   const exchange = seen.exchange()
   if (!sharesStream(seen.place)) {
@@ -41,7 +41,7 @@ function unread(seen: Seen): string {
   return `the server answers; after ${BRIEF_MS} ms the agent: attempt_timeout`
 }
 
-/** HTTP, JSON-RPC, and streams. */
+/** Faults of HTTP, JSON-RPC, and streams. */
 export const replyEntries: Entries = {
   'http.status': {
     fault: { status: 503, body: 'busy' },
@@ -210,7 +210,7 @@ export const replyEntries: Entries = {
     async play(stage) {
       const agent = await stage.agent()
       const call = agent.call('echo', undefined, { _meta: { progressToken: 'p' } })
-      // The fault does not wait for the server.
+      // The fault starts before the server answers.
       const isOver = () => progressIn(call) >= 5 && stage.seen.gave('tools/call').length > 0
       await until(
         'the answer of the server and some progress, or an end',

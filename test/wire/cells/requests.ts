@@ -6,14 +6,14 @@ import { answered, noCall, ranOnce, type Entries } from './entry.ts'
 
 const ASK = 'elicitation/create'
 
-/** The text of the arguments as the server got them. */
+/** Returns the text of the arguments at the server. */
 function argumentsOf(seen: Seen): string {
   ranOnce(seen)
   answered(seen.exchange())
   return /"arguments":(\{.*?\})/.exec(seen.calls[0]!.text)?.[1] ?? ''
 }
 
-/** What happens to requests, and where they go. */
+/** Faults of requests and routing. */
 export const requestEntries: Entries = {
   'route.wrong_backend': {
     fault: { server: 'elsewhere' },
@@ -61,9 +61,9 @@ export const requestEntries: Entries = {
   'server_request.unanswered': {
     async play(stage) {
       const { side, transport, era } = stage.place
-      // Modern servers ask modern agents in a result: a question is a message where one of the two is of the legacy era.
+      // Modern servers ask modern agents in a result; the question is a message only if either side is legacy.
       if (side === 'client' && era === 'modern') stage.use('legacy')
-      // For a process that others share, and that gave no answer that could be read to one of them, nobody can tell whom it asks.
+      // After an unreadable answer of a shared process, the gateway cannot tell whom a question is for.
       if (transport === 'stdio') stage.use('own')
       const agent = await stage.agent({}, side === 'upstream' ? 'legacy' : era)
       const call = agent.call('ask')
@@ -72,7 +72,8 @@ export const requestEntries: Entries = {
         const { note } = (await stage.journal('server_request.unanswered')) ?? {}
         return (note as Json | undefined)?.asked !== undefined
       }
-      // Over a pipe a question names no call: it goes to the latest. The gateway has to have it before there is another call.
+      // Over stdio a question names no call, so it belongs to the latest call. The gateway must have it before the next
+      // call.
       await until('the gateway has the question', async () => isAsked() || (await isHeld()))
       await agent.call('echo').over
       stage.marks.set('asked before the end', isAsked())

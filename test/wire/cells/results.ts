@@ -11,10 +11,10 @@ const twice = (second: Json) => async (stage: Stage) => {
 
 const weatherIn = (result: unknown) => (result as Json).structuredContent as Json
 
-/** The server's result, of which a play of one call got one. */
+/** Returns the server's result in a play of one call. */
 const given = (seen: Seen) => seen.gave('tools/call').at(-1)?.message.result as Json
 
-/** The structured content that the server gave with some members in place of its own, as a result has it: in text as well. */
+/** Returns the expected changes by JSON Pointer: `change` in the structured content, and the matching text. */
 function withWeather(seen: Seen, change: Json): Readonly<Record<string, unknown>> {
   const text = JSON.stringify({ ...weatherIn(given(seen)), ...change })
   const changed: Record<string, unknown> = { '/content/0/text': text }
@@ -22,7 +22,7 @@ function withWeather(seen: Seen, change: Json): Readonly<Record<string, unknown>
   return changed
 }
 
-/** The results of tools. */
+/** Faults in results of tools. */
 export const resultEntries: Entries = {
   'result.is_error': {
     fault: { text: 'locked' },

@@ -6,22 +6,22 @@ import { atLeast, shown, type Entries } from './entry.ts'
 
 const STALL_MS = 1_000
 
-/** Between two changes that the server tells of. */
+/** Interval between two changes the server announces, in milliseconds. */
 const AGAIN_MS = 300
 
 const CHANGED = 'notifications/tools/list_changed'
 
 const changesIn = ({ messages }: Exchange) => messages.filter(({ method }) => method === CHANGED).length
 
-/** Messages that come before: that of the modern era which says that the stream is there, and so many changes. */
+/** Messages before the fault: the modern era's acknowledgement of the stream, and `changes` changes. */
 const behind = (changes: number, { era }: Place) => ({ afterEvents: changes + (era === 'modern' ? 1 : 0) })
 
-/** How often the gateway has asked whether the server is there. */
+/** Returns the number of health probes. */
 const probes = (seen: Seen) => seen.got(seen.place.era === 'modern' ? 'server/discover' : 'ping').length
 
 let names = 0
 
-/** The server gets another tool and says that there is a change; resolves to when it said so. */
+/** Adds a tool to the server and announces the change; returns the time of the announcement. */
 function change({ server }: Stage): number {
   server.added = [`new-${++names}`]
   const at = performance.now()
@@ -29,7 +29,7 @@ function change({ server }: Stage): number {
   return at
 }
 
-/** Lets the server say again and again that there is a change, until it is heard: it may not be listened to yet. */
+/** Repeats the announcement until somebody hears it, because the stream may not be open yet. */
 async function changing(stage: Stage, isHeard: () => boolean): Promise<void> {
   let saidAt = -Infinity
   await until('the change is heard', () => {
@@ -39,7 +39,7 @@ async function changing(stage: Stage, isHeard: () => boolean): Promise<void> {
   })
 }
 
-/** The agent listens, on an open stream unless it is refused. */
+/** Opens the agent's stream, unless it is refused. */
 async function listening(stage: Stage): Promise<Exchange> {
   const agent = await stage.agent()
   await agent.call('echo').over
@@ -48,17 +48,17 @@ async function listening(stage: Stage): Promise<Exchange> {
   return stream
 }
 
-/** The gateway begins anew, and listens to the server: the stream of the new session is the last one. */
+/** Restarts the server's session and waits for its stream, which is the last in the list. */
 async function listened(stage: Stage): Promise<void> {
   await stage.restart()
   await until('it is listened to', () => stage.server.streams.at(-1)?.isOpen === true)
   stage.marks.set('stream', stage.server.streams.length - 1)
 }
 
-/** How often the lists were asked for since. */
+/** Returns the number of list requests since then. */
 const asked = (seen: Seen, since: number) => seen.got('tools/list').filter(({ at }) => at > since).length
 
-/** The streams on which servers, and the gateway to agents, tell what belongs to no request. */
+/** Faults of standing streams, from servers to the gateway and from the gateway to agents. */
 export const standingEntries: Entries = {
   'listen.refused': {
     async play(stage) {
@@ -89,7 +89,7 @@ export const standingEntries: Entries = {
       const before = probes(stage.seen)
       const { length } = stage.server.streams
       change(stage)
-      // Pings go on, and the stream is asked for again between two of them.
+      // Pings continue, and the gateway reopens the stream between two pings.
       await until('it is asked for again, or stays', () => {
         const { seen } = stage
         return seen.streams.length > length || probes(seen) - before > 3
@@ -123,7 +123,7 @@ export const standingEntries: Entries = {
       await until('the lists are asked for', () => asked(stage.seen, since) > 0)
     },
     saw(seen) {
-      // In the modern era it begins as soon as the stream is there.
+      // In the modern era the fault begins as soon as the stream is open.
       const isModern = seen.place.era === 'modern'
       const changedAt = seen.marks.get('since') as number
       if (seen.place.side === 'client') {

@@ -1,13 +1,13 @@
 import { connect, type Socket } from 'node:net'
 
-/** A connection on which `onEnd` can tell how it ended. */
+/** Opens a connection for `onEnd`. */
 export function dial(url: URL): Socket {
   return connect({ port: Number(url.port), host: url.hostname, allowHalfOpen: true }).setNoDelay()
 }
 
 /**
- * Tells how a connection ended: `end`, or the code of an error. To who reads late, a reset that came together with bytes
- * before it looks like an end: only a write tells them apart.
+ * Reports how a connection ended: `end`, or the code of an error. To a late reader, a reset right after data looks like
+ * an end; only a write tells the two apart.
  */
 export function onEnd(socket: Socket, tell: (how: string) => void): void {
   socket.once('error', ({ code }: NodeJS.ErrnoException) => tell(String(code)))

@@ -1,8 +1,8 @@
 import { connect } from 'node:net'
 
 /**
- * A stdio server without a mind of its own: what it reads goes to a port of the test as it came, and what comes from there
- * it says. How it ends is told last, behind an EOT: `EOF` of its input, or the signal.
+ * A relay as a stdio server: copies its input to a port of the test, and the port's data to its output. The last line,
+ * after an EOT, is how the process ended: `EOF` of its input, or the signal.
  */
 const socket = connect(Number(process.argv[2]), '127.0.0.1')
 process.stdin.pipe(socket, { end: false })

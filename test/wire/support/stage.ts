@@ -7,11 +7,11 @@ import { until } from '../../support/until.ts'
 import { WireAgent, type Exchange } from './wire-agent.ts'
 import { tools, WireServer, type Received, type Sent } from './wire-server.ts'
 
-/** Where a fault can be: between the gateway and an agent of an era, or between it and a server of a kind. */
+/** The place of a fault: between the gateway and an agent of an era, or between the gateway and a server of a kind. */
 export interface Place {
   readonly name: string
   readonly side: Side
-  /** Of the server, which towards agents has no say. */
+  /** The server's transport; irrelevant towards agents. */
   readonly transport: Transport
   readonly era: Era
 }
@@ -33,26 +33,28 @@ export const places: readonly Place[] = [
   kind('sse, legacy', 'upstream', 'sse', 'legacy'),
 ]
 
-/** How long a handshake, or a ping, may take: longer than it does on a busy machine, where all stages shake hands at once. */
+/**
+ * Timeout of a handshake or a ping: longer than either takes on a busy machine, where all stages shake hands at once.
+ */
 export const DISCOVERY_MS = 5_000
 
-/** How long one attempt of the tool `brief` may take. */
+/** Attempt timeout of the tool `brief`. */
 export const BRIEF_MS = 1_500
 
-/** How long a server may need to be well by itself. */
+/** How long a server may take to recover alone. */
 const PATIENCE_MS = 500
 
-/** What all peers saw of one play. */
+/** Everything the peers saw in one play. */
 export class Seen {
   readonly place: Place
-  /** The handshakes of agents that have one. */
+  /** Handshakes of agents in the legacy era. */
   readonly welcomes: readonly Exchange[]
   readonly exchanges: readonly Exchange[]
   readonly received: readonly Received[]
   readonly sent: readonly Sent[]
   readonly connections: WireServer['connections']
   readonly streams: WireServer['streams']
-  /** What the play wrote down itself. */
+  /** Notes of the play itself. */
   readonly marks: ReadonlyMap<string, unknown>
   /** How processes ended. */
   readonly ended: readonly string[]
@@ -74,14 +76,14 @@ export class Seen {
     this.ended = server.ended
   }
 
-  /** Of the agent's requests the one at this place of their order. */
+  /** Returns the agent's request at this index. */
   exchange(at = 0): Exchange {
     const exchange = this.exchanges[at]
     if (exchange === undefined) throw new Error(`the agent sent ${this.exchanges.length} requests only`)
     return exchange
   }
 
-  /** What the server got of a method. */
+  /** Returns the messages of a method the server received. */
   got(method: string): readonly Received[] {
     return this.received.filter(({ message }) => message.method === method)
   }
@@ -90,7 +92,7 @@ export class Seen {
     return this.got('tools/call')
   }
 
-  /** The answers that the server gave to requests of a method; each session has ids of its own. */
+  /** Returns the server's answers to requests of a method; each session has its own ids. */
   gave(method: string): readonly Sent[] {
     const requests = new Set<Json | undefined>(this.got(method).map(({ message }) => message))
     return this.sent.filter(({ message, request }) => message.method === undefined && requests.has(request))
@@ -98,21 +100,21 @@ export class Seen {
 }
 
 /**
- * What a place has besides its usual server, for plays that need it: a server of the `legacy` era, for an agent that is of the
- * modern one; a `secure` one that is reached over TLS, where the usual one speaks HTTP; and one of which each agent has its `own`
- * process, where they share one of the usual one.
+ * Extra servers of a place, for plays that need them: a `legacy` server for a modern agent; a `secure` server behind
+ * TLS, where the usual server speaks plain HTTP; and a server with its `own` process per agent, where agents share a
+ * process of the usual server.
  */
 type Others = Readonly<Partial<Record<'legacy' | 'secure' | 'own', WireServer>>>
 
-/** A server with the gateway before it, for one play at a time. */
+/** A server behind the gateway, for one play at a time. */
 export class Stage {
   readonly place: Place
   readonly gateway: Gateway
-  /** The server of the play. */
+  /** The server of the current play. */
   server: WireServer
   agents: WireAgent[] = []
   marks = new Map<string, unknown>()
-  /** Ends the fault; nothing where there is none. */
+  /** Ends the fault; does nothing without a fault. */
   disarm: () => Promise<void> = () => Promise.resolve()
 
   readonly #own: WireServer
@@ -125,7 +127,7 @@ export class Stage {
     this.gateway = gateway
   }
 
-  /** Plays with another server than its usual one. */
+  /** Plays with another server. */
   use(other: keyof Others): void {
     const server = this.#others[other]
     if (server === undefined) throw new Error(`there is none at ${this.place.name}`)
@@ -133,7 +135,7 @@ export class Stage {
     this.server.clear()
   }
 
-  /** An agent of the era that the place has, which has shaken hands. */
+  /** Returns an agent of the place's era after its handshake. */
   async agent(headers: Readonly<Record<string, string>> = {}, era = this.place.era): Promise<WireAgent> {
     const agent = new WireAgent(this.gateway.mcp(this.server.name), era, headers)
     this.agents.push(agent)
@@ -141,7 +143,7 @@ export class Stage {
     return agent
   }
 
-  /** Has the gateway begin with the server anew; resolves when it has come to an end with that, good or bad. */
+  /** Makes the gateway restart the server's session; resolves to the final state, good or bad. */
   async restart(): Promise<string> {
     const before = await this.#state()
     await this.gateway.post(`/admin/servers/${this.server.name}/restart`)
@@ -153,7 +155,7 @@ export class Stage {
     return String(now.state)
   }
 
-  /** Waits until the server is well, and all of its tools are known again; begins with it anew when that takes long. */
+  /** Waits until the server is up with all of its tools; restarts its session when recovery takes long. */
   async recover(): Promise<void> {
     const since = performance.now()
     let isBegun = false
@@ -176,12 +178,12 @@ export class Stage {
     return (await this.gateway.server(this.server.name)) ?? {}
   }
 
-  /** What there is so far. */
+  /** Everything seen so far. */
   get seen(): Seen {
     return new Seen(this.place, this.agents, this.server, this.marks)
   }
 
-  /** Plays something, from an empty stage to an empty stage. */
+  /** Plays `act` from an empty stage to an empty stage. */
   async play(act: (stage: Stage) => Promise<void>): Promise<Seen> {
     this.agents = []
     this.marks = new Map()
@@ -196,7 +198,7 @@ export class Stage {
     }
   }
 
-  /** Arms a fault at this place; resolves to why it is refused, or undefined. */
+  /** Arms a fault at this place; resolves to the reason of a refusal, or undefined. */
   async arm(type: string, fields: Json): Promise<string | undefined> {
     const config = { type, rate: 1, side: this.place.side, allowWrites: true, ...fields }
     const { status, body } = await this.gateway.post('/chaos/inject', {
@@ -212,7 +214,7 @@ export class Stage {
     return undefined
   }
 
-  /** What the journal says of the latest decision of a type at this server. */
+  /** Returns the journal's entry for the latest decision of a type at this server. */
   async journal(type: string): Promise<Json | undefined> {
     type Journal = { entries: (Json & { call?: Json })[] }
     const { body } = await this.gateway.admin<Journal>('/admin/chaos/journal?limit=1000')
@@ -222,7 +224,7 @@ export class Stage {
   }
 }
 
-/** As many stages for each place as are used at a time. */
+/** All stages: as many per place as are used at a time. */
 export class Stages {
   readonly gateway: Gateway
   readonly #free: Stage[]
@@ -280,11 +282,11 @@ export class Stages {
         },
         chaos: { enabled: true },
       },
-      // What it discards stands in the log only.
+      // The log alone records discarded answers, at level debug.
       { args: ['--log-level', 'debug'] },
     )
     await gateway.waitFor('up', ...servers.map(({ name }) => name)).catch((error: unknown) => {
-      // Open ports keep the process alive, which would tell of the failure only after its longest time.
+      // Open ports would keep the process alive, and the failure would show only at the test's timeout.
       for (const server of servers) server.stop()
       throw error
     })
@@ -295,7 +297,7 @@ export class Stages {
     )
   }
 
-  /** Lends a stage of a place as long as `use` takes. */
+  /** Lends a stage of a place until `use` has finished. */
   async with<Done>(place: Place, use: (stage: Stage) => Promise<Done>): Promise<Done> {
     const at = this.#free.findIndex((stage) => stage.place === place)
     const stage =

@@ -5,24 +5,24 @@ import { headersOf, metaOf } from '../../e2e/support/modern-client.ts'
 
 const elicitation = { elicitation: { form: {} } }
 
-/** One request over a socket of its own, and what came back. Times are those of `performance.now()`. */
+/** One request over its own socket, and its reply. Times are those of `performance.now()`. */
 export class Exchange {
   readonly id: number | undefined
   /** The body that was sent. */
   readonly text: string
   /** Just before the first byte left. */
   readonly sentAt = performance.now()
-  /** What came at a time, heads too. */
+  /** The bytes of each read, heads included. */
   readonly chunks: { readonly at: number; readonly bytes: Buffer }[] = []
-  /** `whole` as HTTP has it, `FIN` or `RST` before that, `left` by the agent; `open` until then. */
+  /** `whole` by HTTP's rules, `FIN` or `RST` before that, `left` by the agent; `open` until then. */
   end: 'open' | 'whole' | 'FIN' | 'RST' | 'left' = 'open'
   readonly over: Promise<void>
   #over: () => void = () => undefined
   readonly #socket: ReturnType<typeof connect>
-  /** In bytes; undefined until it has come. */
+  /** In bytes; undefined until the head has arrived. */
   #headSize: number | undefined
   #size = 0
-  /** The size of its body, or that it comes in chunks; undefined where nothing says when it ends. */
+  /** The size of the body, or `chunks`; undefined when only the end of the connection ends the body. */
   #expected: number | 'chunks' | undefined
 
   constructor(url: URL, verb: string, headers: Readonly<Record<string, string>>, message?: Json) {
@@ -41,7 +41,7 @@ export class Exchange {
       if (this.#isWhole) this.#finish('whole')
     })
     socket.once('error', () => this.#finish('RST'))
-    // To who reads late, a reset that came with bytes before it looks like an end: only a write tells them apart.
+    // To a late reader, a reset right after data looks like an end; only a write tells the two apart.
     socket.once('end', () => socket.write('\r\n', (error) => this.#finish(error ? 'RST' : 'FIN')))
     socket.write(`${verb} ${url.pathname} HTTP/1.1\r\n${lines.join('')}\r\n${this.text}`)
   }
@@ -79,12 +79,12 @@ export class Exchange {
     return new RegExp(`^${name}: (.*)\r$`, 'im').exec(this.head)?.[1]
   }
 
-  /** The bytes behind the head, as they came. */
+  /** The bytes after the head, as received. */
   get body(): Buffer {
     return this.#all.subarray(this.head.length)
   }
 
-  /** What of the body came at a time. */
+  /** The body's part of each read. */
   get portions(): readonly Buffer[] {
     let head = this.head.length
     return this.chunks.flatMap(({ bytes }) => {
@@ -109,13 +109,13 @@ export class Exchange {
     return this.#size >= this.#headSize + (this.#expected ?? Infinity)
   }
 
-  /** Its last bytes, as many as a last chunk has. */
+  /** The last bytes, as many as the last chunk of a chunked body has. */
   get #tail(): Buffer {
     const last = this.chunks.slice(-LAST_CHUNK.length).map(({ bytes }) => bytes)
     return Buffer.concat(last).subarray(-LAST_CHUNK.length)
   }
 
-  /** The body without the framing of HTTP. */
+  /** The body without HTTP's chunk framing. */
   get content(): string {
     if (this.header('transfer-encoding') !== 'chunked') return this.body.toString()
     const parts: Buffer[] = []
@@ -128,14 +128,14 @@ export class Exchange {
     }
   }
 
-  /** The data of its events, or the whole body where it is no stream. */
+  /** The data of its events, or the whole body of other replies. */
   get texts(): readonly string[] {
     if (this.header('content-type')?.startsWith('text/event-stream') !== true)
       return this.content === '' ? [] : [this.content]
     return [...this.content.matchAll(/^data: ?(\S.*)$/gm)].map(([, text = '']) => text)
   }
 
-  /** The messages in it, of the texts that are JSON. */
+  /** Messages among the texts, if they are JSON. */
   get messages(): readonly Json[] {
     return this.texts.flatMap((text) => {
       try {
@@ -160,7 +160,7 @@ export class Exchange {
     return this.answers[0]?.error as ReturnType<() => Exchange['error']>
   }
 
-  /** The reason that the gateway gives for an error of its own. */
+  /** The reason in an error of the gateway. */
   get reason(): string | undefined {
     const reason = this.error?.data?.reason
     return typeof reason === 'string' ? reason : undefined
@@ -169,7 +169,7 @@ export class Exchange {
 
 const LAST_CHUNK = Buffer.from('0\r\n\r\n')
 
-/** What the head of a reply says of the size of its body. */
+/** Returns the size of the body announced in the head of a reply. */
 function expectedOf(head: string): number | 'chunks' | undefined {
   const length = /^content-length: (\d+)\r$/im.exec(head)?.[1]
   if (length !== undefined) return Number(length)
@@ -177,12 +177,12 @@ function expectedOf(head: string): number | 'chunks' | undefined {
   return /^HTTP\/1.1 20[24] /.test(head) ? 0 : undefined
 }
 
-/** An agent that knows nothing but sockets, and writes down all that it gets. */
+/** An agent on plain sockets, which records everything it gets. */
 export class WireAgent {
   readonly era: Era
-  /** All but the handshake, in the order in which they were sent. */
+  /** All requests but the handshake, in order of sending. */
   readonly exchanges: Exchange[] = []
-  /** The handshake; undefined where its era has none. */
+  /** Undefined in the era without handshakes. */
   welcome: Exchange | undefined
   readonly #url: URL
   readonly #own: Readonly<Record<string, string>>
@@ -196,7 +196,7 @@ export class WireAgent {
     this.#own = headers
   }
 
-  /** Shakes hands, where its era does. */
+  /** Shakes hands, if the era has a handshake. */
   async open(): Promise<void> {
     if (this.era === 'modern') return
     const params = {
@@ -213,7 +213,7 @@ export class WireAgent {
     await this.#post({ jsonrpc: '2.0', method: 'notifications/initialized' }).over
   }
 
-  /** Sends a request; it is over when its promise says so. */
+  /** Sends a request; the exchange's `over` resolves at its end. */
   send(method: string, params: Json = {}): Exchange {
     const _meta = { ...(params._meta as Json | undefined), ...(this.era === 'modern' && metaOf(elicitation)) }
     const message = { jsonrpc: '2.0', id: ++this.#ids, method, params: { ...params, _meta } }
@@ -226,12 +226,12 @@ export class WireAgent {
     return this.send('tools/call', { name, arguments: args, ...more })
   }
 
-  /** Answers a question of the server's, where that is a request of its own. */
+  /** Answers a server's question, if the question is its own request. */
   async answer(id: unknown): Promise<void> {
     await this.#post({ jsonrpc: '2.0', id, result: { action: 'accept', content: { name: 'Ada' } } }).over
   }
 
-  /** Opens the stream of messages that belong to no request. */
+  /** Opens the stream of messages outside requests. */
   listen(): Exchange {
     if (this.era === 'modern')
       return this.send('subscriptions/listen', { notifications: { toolsListChanged: true } })
@@ -241,7 +241,7 @@ export class WireAgent {
     return exchange
   }
 
-  /** Leaves what is still open. */
+  /** Leaves open exchanges. */
   leave(): void {
     for (const exchange of this.exchanges) exchange.leave()
   }

@@ -11,43 +11,43 @@ import { orBrokenOff } from '../../support/broken-off.ts'
 
 const relay = fileURLToPath(new URL('relay.js', import.meta.url))
 
-/** A connection of the gateway, or a process that it started. Times are those of `performance.now()`. */
+/** A connection of the gateway, or a process it started. Times are those of `performance.now()`. */
 export interface Connection {
   readonly at: number
-  /** How it ended: `FIN` or `RST`; of a process `EOF` of its input, the signal, or `gone`. Undefined: it has not. */
+  /** How it ended: `FIN` or `RST`; for a process, `EOF` of its input, the signal, or `gone`. Undefined while open. */
   end: string | undefined
 }
 
-/** A request or a notification as it came, byte by byte. */
+/** A request or notification, byte by byte. */
 export interface Received {
   readonly at: number
   readonly connection: Connection
   readonly text: string
   readonly message: Json
-  /** Of HTTP; none over stdio. */
+  /** HTTP headers; empty over stdio. */
   readonly headers: Readonly<Record<string, unknown>>
 }
 
-/** A stream for what belongs to no request, as the gateway asked for it. */
+/** A standing stream the gateway asked for. */
 export interface Standing {
   readonly at: number
   readonly lastEventId: string | undefined
-  /** What its messages have to name in the modern era. */
+  /** The subscription id its messages carry in the modern era. */
   readonly subscription: unknown
   readonly response: ServerResponse
   isOpen: boolean
 }
 
-/** A message as it was sent, byte by byte. */
+/** A sent message, byte by byte. */
 export interface Sent {
   readonly at: number
   readonly text: string
   readonly message: Json
-  /** The request that it was sent for; undefined where it belongs to none. */
+  /** The request it was sent for; undefined outside requests. */
   readonly request: Json | undefined
 }
 
-/** The way back of one request. */
+/** The reply channel of one request. */
 interface Reply {
   /** A message before the answer. */
   event(message: Json): void
@@ -56,7 +56,7 @@ interface Reply {
 
 const sessionHeader = 'mcp-session-id'
 
-/** The tools on the first page of a server's list; the second has one more, so that there is a cursor to follow. */
+/** The tools on the first page of a server's list; the second page has one more, so there is a cursor to follow. */
 export const tools = ['echo', 'other', 'brief', 'again', 'large', 'stream', 'ask', 'pair', 'fails'] as const
 
 const listed = (name: string): Json => ({
@@ -67,11 +67,11 @@ const listed = (name: string): Json => ({
 })
 
 /**
- * An MCP server that knows nothing but sockets: it plays one script over each transport, in each era, and writes down what it
- * gets and what it gives.
+ * An MCP server on plain sockets. It plays one script over each transport in each era, and records everything it gets
+ * and sends.
  */
 export class WireServer {
-  /** Its entry in a config, without settings that are not about how it is reached. */
+  /** Its config entry, with only the settings needed to reach it. */
   readonly entry: Json
   readonly name: string
   connections: Connection[] = []
@@ -79,22 +79,22 @@ export class WireServer {
   sent: Sent[] = []
   /** How processes ended. */
   ended: string[] = []
-  /** The standing streams that it was asked for. */
+  /** The standing streams the gateway asked for. */
   streams: Standing[] = []
-  /** Names of tools on the last page of its list, behind all others. */
+  /** Names of tools at the end of the last page of its list. */
   added: string[] = []
   readonly #era: Era
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   readonly #sessions = new Set<string>()
-  /** What ends the calls that wait for an answer of the agent's, by the id of the question. */
+  /** Functions that end calls waiting for an agent's answer, by the id of the question. */
   readonly #asked = new Map<string, () => void>()
   #pair: (() => void)[] = []
   #calls = 0
-  /** The standing streams that are open, also those from before it forgot what it has seen. */
+  /** Open standing streams, also from before `clear`. */
   readonly #standing = new Set<Standing>()
   #events = 0
-  /** Of HTTP+SSE: a stream for each session, at the path that its messages go to. */
+  /** For HTTP+SSE: each session's stream, by the path of its messages. */
   readonly #streams = new Map<string, ServerResponse>()
 
   private constructor(name: string, transport: Transport, era: Era, server: Server, ca?: string) {
@@ -103,7 +103,7 @@ export class WireServer {
     this.#server = server
     const { port } = server.address() as AddressInfo
     const path = transport === 'sse' ? 'sse' : 'mcp'
-    // A name, so that there is one to look up; the certificate is for the number.
+    // A host name, so there is a name to resolve; the certificate is for the IP address.
     const url = ca === undefined ? `http://localhost:${port}/${path}` : `https://127.0.0.1:${port}/${path}`
     this.entry = {
       era,
@@ -125,7 +125,7 @@ export class WireServer {
     }
   }
 
-  /** `ca`: a file with the certificate, where it is to be reached over TLS. */
+  /** `ca`: a file with the certificate, for a server behind TLS. */
   static async start(name: string, transport: Transport, era: Era, ca?: string): Promise<WireServer> {
     const server =
       transport === 'stdio'
@@ -137,7 +137,7 @@ export class WireServer {
     return new WireServer(name, transport, era, server, ca)
   }
 
-  /** Forgets what it has seen. */
+  /** Forgets everything seen so far. */
   clear(): void {
     this.connections = []
     this.received = []
@@ -148,7 +148,7 @@ export class WireServer {
     this.#pair = []
   }
 
-  /** Tells all who listen that its tools have changed. */
+  /** Announces a change of its tools to all listeners. */
   tellChange(): void {
     for (const { response, subscription } of this.#standing) {
       const _meta = subscription === undefined ? undefined : subscriptionMeta(subscription)
@@ -178,7 +178,7 @@ export class WireServer {
     return connection
   }
 
-  /** The lines of a process; what it says behind an EOT is how it ended. */
+  /** Reads a process's lines; the text after an EOT is how the process ended. */
   #servePipe(socket: Socket): void {
     const connection: Connection = { at: performance.now(), end: undefined }
     this.connections.push(connection)
@@ -191,7 +191,7 @@ export class WireServer {
         (text) => void socket.write(`${text}\n`),
       )
     })
-    // A process that is killed with something unread resets its connection, and both say so.
+    // A process killed with unread input resets its connection, and both objects emit the error.
     for (const source of [socket, lines]) source.on('error', () => undefined)
     socket.once('end', () => socket.end())
     socket.once('close', () => {
@@ -202,7 +202,8 @@ export class WireServer {
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const received = await this.#receive(request)
-    // Each request has a connection of its own: whether there was one at all shows. A large answer leaves it open, to be read.
+    // Each request gets its own connection, so every connection is visible. A large answer leaves its connection open
+    // for reading.
     if (!received.text.includes('"large"')) response.setHeader('connection', 'close')
     const { message, headers } = received
     const isLegacy = this.#era === 'legacy'
@@ -299,7 +300,6 @@ export class WireServer {
       this.#play(message, { event: sending(event), answer: sending(answer) })
   }
 
-  /** The script. */
   #play({ id, method, params = {} }: Json, reply: Reply): void {
     const { cursor } = params as Json
     const result = (held: Json) =>
@@ -358,7 +358,7 @@ export class WireServer {
           })
         return usual()
       case 'pair':
-        // Two at a time: answers neither before it has both, where both can come.
+        // Answers in pairs: neither call before both have arrived, if both can arrive.
         this.#pair.push(usual)
         if (this.#pair.length === 2) return this.#pair.splice(0).forEach((answer) => answer())
         setTimeout(() => this.#pair.splice(0).forEach((answer) => answer()), PAIR_MS).unref()
@@ -385,7 +385,7 @@ export class WireServer {
   }
 }
 
-/** How long a call of `pair` waits for the other one at most. */
+/** Longest wait of a call of `pair` for the second call, in milliseconds. */
 const PAIR_MS = 300
 
 const elicitation = {
@@ -396,5 +396,5 @@ const elicitation = {
 
 const subscriptionMeta = (id: unknown): Json => ({ 'io.modelcontextprotocol/subscriptionId': id })
 
-/** Under which a socket holds what is known of it. */
+/** Property of a socket with its connection. */
 const known = Symbol('connection')
