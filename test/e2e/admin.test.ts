@@ -67,7 +67,7 @@ test('a server that is restarted gets a new process; sessions and other servers 
   assert.equal((await gateway.post('/admin/servers/nobody/restart')).status, 404)
 })
 
-/** Asks the control plane with headers that `fetch` would not let through. */
+/** Asks the control plane with headers `fetch` would refuse. */
 function ask(path: string, headers: Record<string, string>, method = 'GET'): Promise<number> {
   return new Promise((resolve, reject) => {
     const asking = request(gateway.control + path, { method, headers }, (response) => {

@@ -11,7 +11,7 @@ import { stdioToolbox } from './support/toolbox.ts'
 const HUGE_BYTES = 100 * 1024 ** 2
 const CHUNK = Buffer.alloc(1024 ** 2, 'x')
 
-/** Writes as much as the other side takes, up to 100 MB. */
+/** Writes as much as the peer takes, up to 100 MB. */
 function flood(response: ServerResponse): void {
   let written = 0
   const more = () => {
@@ -27,7 +27,7 @@ function flood(response: ServerResponse): void {
 const json = { 'content-type': 'application/json' }
 const events = { 'content-type': 'text/event-stream' }
 
-/** What a server does instead of answering, and the error that the agent gets; see e2e/hostile-peers for more. */
+/** Misbehaviour of a server, and the error the agent gets; see e2e/hostile-peers for more. */
 const misdeeds: Readonly<Record<string, readonly [string, (response: ServerResponse) => unknown]>> = {
   'JSON that is no JSON-RPC': ['BW_BAD_REPLY', (response) => sendJson(response, '{"content":[]}')],
   'an empty reply': ['BW_BAD_REPLY', (response) => response.writeHead(200, json).end()],
@@ -63,7 +63,7 @@ const misdeeds: Readonly<Record<string, readonly [string, (response: ServerRespo
   ],
 }
 
-/** Sends what is no message, as some servers ping with an id that is null, and then the answer. */
+/** Sends an invalid message, and then the answer. Some servers ping with a null id. */
 function chatter(response: ServerResponse, id: unknown): void {
   const ping = { jsonrpc: '2.0', id: null, method: 'ping' }
   const anotherId = { jsonrpc: '2.0', id: 'another', result: null }
@@ -153,7 +153,7 @@ test('a server that stays silent gives a timeout, and is told that nobody waits 
   await until('the server is told', () => bad.of('notifications/cancelled').some(isTold))
 })
 
-/** A gateway before one server of a test, and a client of it. */
+/** Starts a gateway before one server; returns a client. */
 async function clientOf(url: string, more: Json = {}): Promise<RawClient> {
   const own = await Gateway.start({
     servers: { one: { url, ...more } },

@@ -6,7 +6,7 @@ import { RawSocket } from './support/raw-socket.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 import { until } from '../support/until.ts'
 
-// Bodies, headers and requests that are wrong in themselves are in test/exchanges/script.
+// Invalid bodies, headers and requests are in test/exchanges/script.
 
 const MIB = 1024 ** 2
 

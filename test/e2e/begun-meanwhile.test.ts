@@ -11,7 +11,7 @@ after(async () => {
   closeServers()
 })
 
-/** A server that answers what `isHeld` when a test says so, by `release`. */
+/** A server that holds its answers to requests `isHeld` matches, until `release`. */
 async function holding(isHeld: (seen: Seen) => boolean) {
   const held: { seen: Seen; response: ServerResponse }[] = []
   const server = await RawServer.start(
@@ -86,7 +86,7 @@ test('a run that another session has joined outlives the session that began it',
   assert.deepEqual((await joined).result, { content: [{ type: 'text', text: 'done' }] })
 })
 
-/** Answers a call with a question, as an event, and with `result` when that was answered. */
+/** Answers a call with a question, as an event, and with `result` after the answer. */
 async function asking() {
   const calls: { id: unknown; response: ServerResponse }[] = []
   const server = await RawServer.start(

@@ -6,27 +6,26 @@ import { headersOf, ModernClient } from './support/modern-client.ts'
 import { post, RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 
-/** Odd, and valid: spaces, escapes, numbers that no double holds, unknown fields. */
+/** Odd but valid: spaces, escapes, numbers beyond a double, unknown fields. */
 const oddRequest =
   '{ "big": 12345678901234567890, "exact": 1.10, "exp": 1E400, "e": "\\u00e9\\/",' +
   ' "__proto__": {"x": null}, "deep": [[[{}]]] }'
 
-/** What a server may say besides: keys twice, with which an agent is refused. */
+/** Duplicate keys, allowed in a server's message only: the gateway refuses an agent's. */
 const odd = oddRequest.replace('{ ', '{ "twice": 1, "twice": 2, ')
 
-/** The result that the server answers every call with. */
 const result = `{ "content": [ {"type":"text","text":"ok","unknown":${odd}} ], "resultType":"new", "x-extra":${odd} }`
 
 const tool = `{ "name":"odd", "inputSchema":{"type":"object", "x":${odd}}, "annotations": {"unknownHint":true}, "x-new":${odd} }`
 
 let gateway: Gateway
 let server: RawServer
-/** Has the call of `held` answered. */
+/** Lets the call of `held` return. */
 let release: (() => void) | undefined
 
 before(async () => {
   server = await RawServer.start(({ message, text }, response) => {
-    // The exact text of the id: it may be a number that no double holds.
+    // The exact text of the id: it may be a number beyond a double.
     const id = /"id"\s*:\s*("[^"]*"|[^,\s}]+)/.exec(text)?.[1] ?? 'null'
     const answers: Readonly<Record<string, string>> = {
       'tools/list': `{"tools":[${tool},{"name":"held","inputSchema":{"type":"object"}}]}`,
@@ -76,7 +75,7 @@ test('lists keep every byte of a tool but its name', async () => {
   assert.ok((await one.post(list)).text.includes(tool))
 })
 
-/** Too large for a double, or more exact than one. */
+/** Too large for a double, or too precise. */
 const exactIds = [
   '9007199254740993',
   '18446744073709551615',
@@ -84,7 +83,7 @@ const exactIds = [
   '0.10000000000000000001',
 ]
 
-/** The id of a response, as it is written. */
+/** Returns the id of a response as text. */
 const idIn = (text: string) => /"id":\s*([^,}\s]+)/.exec(text)?.[1]
 
 for (const id of exactIds)

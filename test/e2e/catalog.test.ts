@@ -10,7 +10,10 @@ import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 const LIST_CHANGED = 'notifications/tools/list_changed'
 const EXTRA = 1_200
 
-/** How long a server that was down may stay unseen, at most: it is looked for every 30 s in the end, and sooner at first. */
+/**
+ * Longest time until a returned server is noticed, in milliseconds: probes come every 30 s in the end, and sooner at
+ * first.
+ */
 const UNSEEN_MS = 60_000
 
 let gateway: Gateway
@@ -37,7 +40,7 @@ interface Tools {
   readonly partial: Json | undefined
 }
 
-/** The whole list of an endpoint, page by page. */
+/** Returns the whole list of an endpoint, page by page. */
 async function toolsOf(client: RawClient): Promise<Tools> {
   const names: string[] = []
   let params: Json = {}
@@ -53,7 +56,7 @@ async function toolsOf(client: RawClient): Promise<Tools> {
 
 const UI = 'io.modelcontextprotocol/ui'
 
-/** A server with a tool that has a user interface, which its results name too, and with extensions. */
+/** A server with extensions and a tool with a user interface, which its results name too. */
 function withInterface(extensions: Json): Promise<RawServer> {
   const meta = { ui: { resourceUri: 'ui://w/a' }, 'openai/outputTemplate': 'ui://w/b' }
   return RawServer.start(({ message: { id, method, params } }, response) => {
@@ -169,7 +172,7 @@ test('malformed entries of one server keep official clients from nothing that ot
       { name: 'bare' },
       { name: 'odd', inputSchema: 'any' },
       { name: 'good', inputSchema: { ...inputSchema, $schema: 7 }, title: null },
-      // The SDK compiles all output schemas of a list, and knows those of all servers by their ids.
+      // The SDK compiles all output schemas of a list, and resolves ids across servers.
       {
         name: 'lost',
         inputSchema,
@@ -180,7 +183,7 @@ test('malformed entries of one server keep official clients from nothing that ot
       { name: 'void', inputSchema, outputSchema: { $ref: '#/$defs/a', required: null } },
       { name: 'same', inputSchema, outputSchema: { $id: 'urn:same', type: 'object' } },
       { name: 'promised', inputSchema, outputSchema: { $async: true, type: 'object' } },
-      // Results of this era are objects, so the SDK refuses a list with a schema of any other type, or of none.
+      // Results of this era are objects, so the SDK refuses a list with an output schema of another type.
       { name: 'tree', inputSchema, outputSchema: tree },
       { name: 'array', inputSchema, outputSchema: { type: 'array' } },
       7,
@@ -219,7 +222,7 @@ test('malformed entries of one server keep official clients from nothing that ot
     assert.equal(output(name), undefined, name)
   assert.deepEqual(output('same'), { type: 'object' })
   assert.deepEqual(output('tree'), { type: 'object', ...tree })
-  // The SDK checks structured content by the schema that it was shown.
+  // The SDK checks structured content by the listed schema.
   const called = await client.callTool({ name: 'malformed__tree', arguments: {} })
   assert.deepEqual(called.structuredContent, { v: 1 })
   assert.ok(tools.some(({ name }) => name === 'good__echo'))
@@ -242,7 +245,7 @@ test('a server that died keeps its tools for a while, loses them, and gets them 
   const remote = await HttpToolbox.start()
   const mortal = { url: remote.url, health: { every: '1s' } }
   await remote.program.kill()
-  // A gateway of its own: all sessions on the aggregate are told of the changes of all servers, and a little later than these happen.
+  // A separate gateway: sessions on the aggregate hear of changes of all servers, a little later.
   const alone = await Gateway.start({ servers: { mortal: { ...mortal, grace: '1h' } } })
   await alone.waitFor('down', 'mortal')
   const client = await RawClient.open(alone.mcp())
@@ -251,7 +254,7 @@ test('a server that died keeps its tools for a while, loses them, and gets them 
   const areTold = (times: number) =>
     until(`clients are told ${times} times`, () => stream.messages(LIST_CHANGED).length === times)
 
-  // Nothing was listed before the client listened, so that it is told of each change.
+  // Nothing was listed before the client listened, so it hears of each change.
   await remote.revive()
   await until('its tools are there', isListed, UNSEEN_MS)
   await areTold(1)
@@ -264,7 +267,7 @@ test('a server that died keeps its tools for a while, loses them, and gets them 
   assert.match(String(partial.reason), /mortal/)
   assert.equal(stream.messages(LIST_CHANGED).length, 1)
 
-  // Its time of grace is over when the test has seen it, and not sooner.
+  // The grace period ends only now, when the test wants it to.
   await alone.reconfigure({ servers: { mortal: { ...mortal, grace: '1ms' } } })
   await until('its tools leave', async () => !(await isListed()))
   assert.deepEqual((await toolsOf(client)).partial?.missing, ['mortal'])

@@ -22,7 +22,7 @@ after(async () => {
   await running.sse?.stop()
 })
 
-/** The file of a client, with servers of this machine put in place of those that it names. */
+/** Rewrites a client's config file to use servers on this machine. */
 async function withRealServers(name: string): Promise<string> {
   const { command, args } = fixtureCommand('contract', 'stdio')
   const written = await readFile(join(fixtures, name), 'utf8')
@@ -34,7 +34,7 @@ async function withRealServers(name: string): Promise<string> {
     .replaceAll('${input:search-key}', '${SEARCH_KEY}')
 }
 
-/** The servers that the file of each client comes to, and the transport of each. */
+/** The servers in each client's file, with their transports. */
 const clients: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'claude-desktop.json': { 'My-Notes-local': 'stdio' },
   'claude-code.json': { notes: 'stdio', search: 'streamable-http', events: 'sse' },

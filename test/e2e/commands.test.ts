@@ -24,7 +24,7 @@ interface Ran {
   readonly stderr: string
 }
 
-/** Runs a command to its end, in a folder, with a text on its standard input. */
+/** Runs a command to its end, in a folder, with a text on standard input. */
 function run(args: readonly string[], { cwd = process.cwd(), input = '', nodeArgs = [] as string[] } = {}) {
   return new Promise<Ran>((resolve) => {
     const child = execFile(
@@ -38,7 +38,7 @@ function run(args: readonly string[], { cwd = process.cwd(), input = '', nodeArg
 }
 
 test('the version and the help load nothing of the gateway', async () => {
-  // Tells at its end which packages it has loaded.
+  // Prints the loaded packages at exit.
   const hook = `
     import { register } from 'node:module'
     import { writeSync } from 'node:fs'
@@ -125,7 +125,7 @@ test('in an empty folder the program explains itself, and init makes a config th
     stderr: '',
   })
   assert.match((await run([], { cwd })).stdout, /Here is a breakwater\.yaml/)
-  // What is commented out can be used as well, once its variables are set.
+  // Commented-out entries work too, once their variables are set.
   await writeFile(
     file,
     written.replace(

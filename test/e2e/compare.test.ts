@@ -16,7 +16,7 @@ import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-/** The command in a process of its own, which has no folder but these to leave something in. */
+/** The command in its own process, with temporary folders only, so leftovers show. */
 async function started(...args: readonly string[]) {
   const home = await newFolder()
   const [temporary, run] = [join(home, 'tmp'), join(home, 'run')]
@@ -27,14 +27,14 @@ async function started(...args: readonly string[]) {
   return { program, left }
 }
 
-/** What it reported as JSON, when it has ended with this code. */
+/** Waits for this exit code; returns the JSON report. */
 async function reportOf(program: Program, code = 0): Promise<PairedReport> {
   assert.deepEqual(await program.ended, { code, signal: null }, program.lines.join('\n'))
   const from = program.lines.indexOf('{')
   return JSON.parse(program.lines.slice(from, program.lines.indexOf('}') + 1).join('\n')) as PairedReport
 }
 
-/** The command in this process. */
+/** Runs the command in this process. */
 async function said(args: readonly string[], env = {}) {
   const lines: string[] = []
   const errors: string[] = []
@@ -66,12 +66,12 @@ tasks:
 const flakyReads = 'faults: [{ name: flaky_reads, type: rpc.error, rate: 0.08, ttl: 10m }]\n'
 
 const policies = {
-  // Nobody waits for the server that is down.
+  // No call waits for the server that is down.
   defaults: { retry: { base: '1ms', cap: '2ms' }, gate: { patience: 0 } },
   sets: { no_retry: { retry: false } },
 }
 
-/** A fault in a config, which is never armed by itself. */
+/** A fault in the config, which nothing arms. */
 const own = { name: 'own', type: 'rpc.error', rate: 1, match: { tool: 'nothing' }, ttl: '1h' }
 
 async function files(workload = reading) {
@@ -110,16 +110,16 @@ async function running(experiments: readonly Json[], chaos: Json = {}) {
   return { gateway, server, work, plan, args: [...where, '--workload', work, '--sets', 'default,no_retry'] }
 }
 
-// By itself: eighty tasks at a time leave nothing to others.
+// Alone: eighty concurrent tasks leave nothing for other tests.
 test('many tasks at a time fit into the demo', async () => {
   const many = ['--tasks', '80', '--concurrency', '80']
   const { program } = await started('--sets', 'default,default', ...many, '--format', 'json')
   const report = await reportOf(program)
-  // A task may still run out of retries. Sessions without a place would fail dozens of tasks in both arms.
+  // A task may still run out of retries. Without session slots, dozens of tasks would fail in both arms.
   assert.ok(report.pairs.neither <= 5, `${report.pairs.neither} of 80 tasks fail in both arms`)
 })
 
-// By itself: its time has a bound.
+// Alone, because the test bounds its duration.
 test('Ctrl-C at a gateway that hangs ends within seconds, and says where the report is to be had', async () => {
   const { gateway, args, plan } = await running([paired()])
   const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
@@ -144,7 +144,7 @@ test('Ctrl-C at a gateway that hangs ends within seconds, and says where the rep
   )
 })
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('comparisons', { concurrency: 3 }, () => {
   test('without arguments it compares no retries with retries, ends by itself, and leaves nothing', async () => {
     const { program, left } = await started('--tasks', '40', '--format', 'json')
@@ -157,7 +157,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.deepEqual([report.control, report.treatment, report.result], ['default', 'no_retries', 'worse'])
     assert.ok(controlOnly > 0 && treatmentOnly === 0, report.sentence)
     assert.deepEqual(report.flaws, [])
-    // Twins met the same faults: what one of them was hit by, the other was as well.
+    // Twin tasks met the same faults.
     const { first, fates } = report.faults
     assert.equal(first.different, 0)
     assert.ok(first.twice > 100, `${first.twice}`)
@@ -346,7 +346,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     }
   })
 
-  /** The faults of a gateway by name, each with whether it is armed; and the experiment's beginning. */
+  /** Returns whether each fault is armed, by name, and the experiment's beginning. */
   async function standing(gateway: Gateway) {
     type Chaos = { faults: { name: string; armed: boolean; hits: number }[] }
     const { faults } = (await gateway.admin<Chaos>('/admin/chaos')).body
@@ -358,7 +358,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     }
   }
 
-  /** Injects a delay as an operator does. */
+  /** Injects a delay as an operator would. */
   async function inject(gateway: Gateway) {
     const config = { type: 'conn.latency', rate: 1, distribution: { kind: 'fixed', delay: 1 } }
     const { status } = await gateway.post('/chaos/inject', { target: 'flaky', config, durationMs: 300_000 })
@@ -443,7 +443,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     }
     const off = await chaos()
     assert.equal(off[0], 'disarmed')
-    // Twice: what a run puts back is nothing that it left.
+    // Twice: restored state counts as nothing left behind.
     for (let run = 0; run < 2; run++) {
       const { code, errors } = await said(asked)
       assert.deepEqual([code, errors], [0, ''])
@@ -480,7 +480,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.deepEqual(report.flaws.length, 1)
   })
 
-  /** A server that answers everything by `answer`. */
+  /** A server that handles every request with `answer`. */
   async function listening(answer: (url: string, response: ServerResponse) => void) {
     const asked: string[] = []
     const server = createServer((request, response) => {
@@ -537,7 +537,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     const args = ['--control', endless.url, '--token', 'x', '--workload', work, '--sets', 'default,default']
     const { code, errors } = await said(args)
     assert.equal(code, 1)
-    // Whichever limit is met first on a busy machine.
+    // Either limit, depending on the speed of the machine.
     assert.match(errors, /^breakwater: \S+ (answers with more than 64 MiB|did not answer within 1m)$/)
   })
 

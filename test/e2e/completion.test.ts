@@ -44,7 +44,7 @@ test('a terminal with zsh completes what is typed', async (t) => {
   await writeFile(join(home, 'breakwater'), `#!/bin/sh\nexec '${process.execPath}' '${main}' "$@"\n`, {
     mode: 0o755,
   })
-  // Without completion there is no such command, and the shell ends all the same.
+  // Without completion the command does not exist; the shell ends either way.
   const typed = String.raw`zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'autoload -U compinit bashcompinit; source <(breakwater completion)'

@@ -10,10 +10,10 @@ import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-/** Where commands look for the token of a gateway: in no folder that gateways of other tests share. */
+/** The environment for finding a gateway's token: a folder no gateway of another test uses. */
 const runtimeOf = ({ file }: Gateway) => ({ XDG_RUNTIME_DIR: dirname(file), TMPDIR: dirname(file) })
 
-/** Runs a command against a gateway; resolves to its exit code and what it said. */
+/** Runs a command against a gateway; resolves to its exit code and output. */
 async function command(args: readonly string[], env: Record<string, string>) {
   const program = new Program([main, ...args], { env })
   const { code } = await program.ended
@@ -41,7 +41,7 @@ test('the commands find the token by the address, by name as well', async () => 
   const printed = await command(['token', '--control', gateway.control], runtimeOf(gateway))
   assert.deepEqual(printed, { code: 0, said: gateway.token })
 
-  // One that is given wins over the one that is found.
+  // A given token wins over a found token.
   const given = await command([...inject, gateway.control, '--token', 'wrong'], runtimeOf(gateway))
   assert.deepEqual([given.code, /does not know this token/.test(given.said)], [1, true])
   const env = { ...runtimeOf(gateway), BREAKWATER_TOKEN: 'wrong' }
@@ -63,7 +63,7 @@ test('a token that is of no use is explained', async () => {
   const gateway = await Gateway.start({ servers: {}, gateway: { environment: 'test' } })
   const file = gateway.log.find(({ msg }) => msg === 'listening')?.tokenFile as string
   const arm = ['chaos', 'arm', '--control', gateway.control]
-  // In neither of the folders: another gateway of this user that was killed may have left a file for the same port in the second one.
+  // Neither folder: a killed gateway of this user may have left a file for the same port in the second.
   const empty = await newFolder()
   const nowhere = await command(arm, { XDG_RUNTIME_DIR: empty, TMPDIR: empty })
   assert.equal(nowhere.code, 1)

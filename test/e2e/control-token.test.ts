@@ -51,7 +51,7 @@ test('who reaches the control plane may look, and changes nothing without the to
     ['POST', '/chaos/inject', '{}'],
   ] as const
   for (const [method, path, body] of writes) {
-    // On its paths what mcp-chaos-monkey answers.
+    // Paths of mcp-chaos-monkey answer with its own status.
     const status = path.startsWith('/chaos/') ? 403 : 401
     for (const headers of [json, { ...json, authorization: `Bearer ${'x'.repeat(43)}` }]) {
       const refused = await ask(gateway, method, path, headers, body)
@@ -138,7 +138,7 @@ test('a token is never looked for on behalf of another machine', async () => {
     const found = await find(base)
     assert.deepEqual([found.ok, !found.ok && /loopback/.test(found.why)], [false, true], base)
   }
-  // The name is sent to the address that the token is of.
+  // The host name is replaced by the token's address.
   const named = await find('http://localhost:1/')
   assert.equal(named.ok && named.base, 'http://127.0.0.1:1/')
   await kept.remove()
@@ -212,7 +212,7 @@ test('programs can be added over the API only if the config says so, and those o
   assert.match(String(refused.body.error), /gateway\.dynamicCommands: true, and a restart/)
   assert.equal((await add(strict, 'remote', { url })).status, 201)
 
-  // A reload does not open it.
+  // A reload does not lift the protection.
   await strict.reconfigure({ servers: {}, gateway: { stateDir, dynamicCommands: true } })
   const { body } = await strict.post<{ needsRestart: string[] }>('/admin/reload')
   assert.deepEqual(body.needsRestart, ['gateway.dynamicCommands'])

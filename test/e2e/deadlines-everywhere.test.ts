@@ -7,19 +7,19 @@ import { CountingServer, type Era } from './support/counting.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { Noise } from './support/noise.ts'
 
-/** A place where a server hangs, and how far an agent and the gateway have come with it before it does. */
+/** Where a server hangs, and how far agent and gateway had come with it. */
 interface Case {
   readonly name: string
   readonly era: Era
   readonly hang: string
   /**
-   * `used`: there is a conversation that has worked; `fresh`: the server is up, and the agent has not called it yet;
-   * `lost`: the server has forgotten the conversation; `boot`: it hangs before the gateway knows it.
+   * `used`: a conversation has worked; `fresh`: the server is up, but the agent has not called yet; `lost`: the server
+   * has forgotten the conversation; `boot`: the server hangs before the gateway knows it.
    */
   readonly when: 'used' | 'fresh' | 'lost' | 'boot'
-  /** Asks for the list of tools in place of every second call. */
+  /** Replaces every second call by a list of tools. */
   readonly lists: boolean
-  /** How the calls fail besides: a reply that makes the gateway ask whether the session is still there. */
+  /** A failure mode of the calls: a reply that makes the gateway check the session. */
   readonly mode?: string
 }
 
@@ -42,17 +42,17 @@ const cases: readonly Case[] = [
 
 const CALLS = 1_500
 const AT_ONCE = 50
-/** Agents of each era that call each server. */
+/** Agents of each era per server. */
 const AGENTS = 2
-/** A deadline that is missed by so much, in milliseconds, is waited for no longer. */
+/** Overdue time after which the test stops waiting for a call, in milliseconds. */
 const GIVEN_UP_MS = 3_000
-/** What the calls may take altogether, in milliseconds: they take a quarter of it when all deadlines hold. */
+/** Time for all calls, in milliseconds: four times the need when all deadlines hold. */
 const BUDGET_MS = 50_000
 const ALLOWED_MS = 50
-/** The noise is sampled, one call after the other: a pause of the machine between two samples is not seen. */
+/** Noise is sampled call by call, so a pause between two samples stays unseen. */
 const UNSEEN_PAUSES = CALLS / 200
 const LONGEST_PAUSE_MS = 500
-/** A call goes through more hands than a sample, and may be delayed so many times as long. */
+/** A call passes more steps than a sample, so its delay may be a multiple. */
 const LONGER = 2
 
 after(cleanUp)
@@ -68,7 +68,7 @@ interface Ended {
 interface Caller {
   readonly one: Case
   readonly agent: Agent
-  /** What stands before the names of tools. */
+  /** The prefix of tool names. */
   readonly prefix: string
 }
 
@@ -153,13 +153,13 @@ async function stage() {
   }
 }
 
-/** Agents of both eras at every server; those of the legacy era listen as well. */
+/** Opens agents of both eras at every server; legacy agents listen as well. */
 async function callersOf(gateway: Gateway): Promise<Caller[]> {
   const callers: Caller[] = []
   for (const one of cases)
     for (const era of ['legacy', 'modern'] as const)
       for (let nth = 0; nth < AGENTS; nth++) {
-        // Opening a session of one server alone opens the conversation with it.
+        // A session on a server's own endpoint opens the conversation with the server.
         const isAll = one.when === 'fresh' || one.when === 'boot' || nth % 2 === 1
         const agent = await Agent.open(era, gateway.mcp(isAll ? undefined : one.name))
         const prefix = isAll ? `${one.name}__` : ''
@@ -197,7 +197,7 @@ async function callAll(callers: readonly Caller[]): Promise<Ended[]> {
 
 const CANCEL_AFTER_MS = 150
 
-/** A call without a deadline for each session, cancelled while it hangs: its end is due at once. */
+/** Starts a call without a deadline in each session, and cancels it while it hangs: it should end at once. */
 async function cancelAll(callers: readonly Caller[]): Promise<Ended[]> {
   return Promise.all(
     callers
@@ -224,11 +224,11 @@ async function cancelAll(callers: readonly Caller[]): Promise<Ended[]> {
   )
 }
 
-/** What is under way although everything has ended, by server. */
+/** Returns calls still under way after every call has ended, by server. */
 async function stuckIn(gateway: Gateway): Promise<Record<string, number>> {
   const underWay = async () => {
     const sums = await gateway.sums('breakwater_inflight', 'server', '')
-    // Calls of the control go on all the time.
+    // The control server is called all the time.
     delete sums.control
     return sums
   }
@@ -238,7 +238,7 @@ async function stuckIn(gateway: Gateway): Promise<Record<string, number>> {
   return underWay()
 }
 
-/** The next call of every agent works, as soon as no server hangs any more; those that were never up get some time. */
+/** Checks that every agent's next call works once no server hangs; servers that were never up get some time. */
 async function healthyAgain(gateway: Gateway, callers: readonly Caller[]): Promise<string[]> {
   const headers = { 'x-breakwater-deadline-ms': '5000' }
   const told = await Promise.all(
@@ -266,10 +266,10 @@ async function healthyAgain(gateway: Gateway, callers: readonly Caller[]): Promi
 
 const latenessOf = ({ startedAt, endedAt, deadlineMs }: Ended): number => endedAt - startedAt - deadlineMs
 
-/** What delayed everything around the end of a call. */
+/** Returns the general delay around the end of a call. */
 function noiseOf({ startedAt, endedAt, deadlineMs }: Ended, noise: Noise): number {
   const dueAt = startedAt + deadlineMs
-  // Its beginning may have been delayed as well.
+  // The beginning of the call may have been delayed too.
   return noise.between(dueAt, endedAt) + noise.between(startedAt, startedAt + ALLOWED_MS)
 }
 

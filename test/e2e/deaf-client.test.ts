@@ -11,10 +11,10 @@ import { RawClient } from './support/raw-client.ts'
 
 const MIB = 1024 ** 2
 
-/** What a call beside a client that does not read may take at most, in milliseconds; stuck it takes for ever. */
+/** Longest time for a call beside a client that does not read, in milliseconds; a stuck call never ends. */
 const PATIENCE_MS = 2_000
 
-/** How much a client that does not read may cost, with garbage and the buffers of its socket, in bytes. */
+/** Memory a client that does not read may cost, with garbage and socket buffers, in bytes. */
 const MAX_GROWTH = 150 * MIB
 
 const server = (era: string, more: Json = {}) => ({
@@ -26,7 +26,7 @@ const server = (era: string, more: Json = {}) => ({
 
 after(cleanUp)
 
-/** Memory that a process holds, in bytes. */
+/** Returns a process's resident memory, in bytes. */
 function residentBytes(pid: number): number {
   const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
   return Number(kilobytes) * 1024
@@ -34,7 +34,7 @@ function residentBytes(pid: number): number {
 
 const flood = { name: 'flood', arguments: { count: 20_000, bytes: 4_096 } }
 
-/** Starts a flood towards a client that does not read, and calls beside it until that one was cut. */
+/** Floods a client that does not read, and calls beside it until the client is cut off. */
 async function besideDeaf(gateway: Gateway, call: () => Promise<string>): Promise<number[]> {
   const before = residentBytes(gateway.program.pid)
   let peak = before
@@ -69,7 +69,7 @@ for (const era of ['legacy', 'modern']) {
     const took = await besideDeaf(gateway, () => other.say('echo'))
     assert.ok(Math.max(...took) < PATIENCE_MS, `up to ${Math.max(...took)} ms`)
     await until('the server was told', async () => (await other.say('cancelled')) === '1')
-    // In the order in which they came, and then why there is no answer.
+    // The replies come in order, followed by the error.
     const text = await stuck.read('BW_OVERLOADED')
     assert.match(text, /the client reads too slowly/)
     assert.match(text, /"sent":true/)
@@ -137,7 +137,7 @@ for (const [title, sessions] of [
     t.diagnostic(`${Math.round(inUse / MIB)} MiB more in use, ${Math.round(resident / MIB)} MiB resident`)
     assert.ok(inUse < 100 * MIB, `${Math.round(inUse / MIB)} MiB more in use`)
     assert.ok(resident < 300 * MIB, `${Math.round(resident / MIB)} MiB more resident`)
-    // Who reads gets all of it, beside those who do not.
+    // A client that reads gets everything, beside clients that do not.
     assert.equal((await other.say('large', { bytes: 10 * MIB })).length, 10 * MIB)
     for (const client of deaf) client.close()
   })

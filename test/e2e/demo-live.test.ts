@@ -12,7 +12,7 @@ import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-/** The demo in a process of its own, which has no folder but these to leave something in. */
+/** The demo in its own process, with temporary folders only, so leftovers show. */
 async function start(...args: readonly string[]) {
   const home = await newFolder()
   const [temporary, run] = [join(home, 'tmp'), join(home, 'run')]
@@ -23,7 +23,7 @@ async function start(...args: readonly string[]) {
   return { program, left }
 }
 
-/** What it has started by now; not before there is a server among it. */
+/** Waits for the first server; returns the demo's child processes. */
 async function childrenOf(program: Program): Promise<readonly number[]> {
   await program.line('agents at work', (line) => (line.includes('before: ') ? true : undefined))
   const children = descendantsOf(program.pid)
@@ -31,7 +31,7 @@ async function childrenOf(program: Program): Promise<readonly number[]> {
   return children
 }
 
-/** The sum of the summary: injected, and its parts. */
+/** Returns the total of the summary: injected, and its parts. */
 function sumIn(lines: readonly string[]): readonly [number, readonly number[]] {
   const said = lines.find((line) => line.startsWith('Injected into calls of agents: ')) ?? ''
   const [injected = NaN, ...parts] = (said.match(/\d+/g) ?? []).map(Number)
@@ -40,11 +40,11 @@ function sumIn(lines: readonly string[]): readonly [number, readonly number[]] {
 
 const total = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + number, 0)
 
-/** The columns of a line of the tables. */
+/** Returns the columns of a table's line. */
 const cells = (lines: readonly string[], name: string) =>
   lines.findLast((line) => line.startsWith(`${name} `))?.split(/\s{2,}/) ?? []
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('the live demo', { concurrency: 4 }, () => {
   test('the live demo ends by itself, its numbers add up, and it leaves no process and no file', async () => {
     const { program, left } = await start('--duration', '6s')
@@ -59,13 +59,13 @@ describe('the live demo', { concurrency: 4 }, () => {
       lines.some((line) => /^All \d+ sums add up\.$/.test(line)),
       lines.join('\n'),
     )
-    // The tables say the same as the sum.
+    // The tables agree with the total.
     assert.deepEqual(cells(lines, 'all').slice(1).map(Number), [injected, ...parts])
     const calls = ['before', 'during', 'outage', 'after'].map((act) =>
       parseInt(cells(lines, act)[1] ?? '', 10),
     )
     assert.ok(calls.every((count) => count > 0))
-    // One task of six calls came before the first act.
+    // One task of six calls ran before the first act.
     const counted = lines.find((line) => line.startsWith('The agents counted ')) ?? ''
     assert.equal(parseInt(/\d+/.exec(counted)?.[0] ?? '', 10), total(calls))
     assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no codes of terminals')

@@ -48,7 +48,7 @@ for (const { title, server, prefix } of routes) {
     const capabilities = { sampling: {}, elicitation: { form: {} } }
     const client = await connect(gateway.mcp(server), capabilities, (one) => {
       one.setRequestHandler(CreateMessageRequestSchema, async () => {
-        // The modern client gets its answer while the legacy one is being asked.
+        // The modern client gets its answer while the legacy client is being asked.
         const [key] = Object.keys(pending.inputRequests as Json)
         const answers = { requestState: pending.requestState, inputResponses: { [String(key)]: name } }
         const { content } = await resultOf({ ...asks, ...answers })
@@ -64,7 +64,7 @@ for (const { title, server, prefix } of routes) {
         ({ params }) => void logged.push(params.data),
       )
     })
-    // What is listed in an era is what calls in that era find.
+    // Calls in an era find the tools listed in this era.
     const { tools } = await client.listTools()
     const listed = await recent.ask('tools/list')
     const ofModern = (listed.messages.at(-1)?.result as { tools: { name: string }[] }).tools

@@ -17,14 +17,14 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Starts a gateway on a folder for its state, with the server up. */
+/** Starts a gateway with this state folder, with the server up. */
 async function start(stateDir: string): Promise<Gateway> {
   const gateway = await Gateway.start({ gateway: { stateDir }, servers: { flaky: { url: server.url } } })
   await gateway.waitFor('up', 'flaky')
   return gateway
 }
 
-/** Waits until the store has an answer: its agent is not kept waiting for that. */
+/** Waits until the store has an answer: the agent gets its reply earlier. */
 async function written(stateDir: string): Promise<void> {
   const folder = join(stateDir, 'records')
   await until('the answer is on the disk', async () => {
@@ -95,7 +95,7 @@ test('a gateway does not start on the folder of another one, and names both; onc
 
 test('a program that the gateway starts inherits none of its files, sockets and pipes', async () => {
   const stateDir = join(await newFolder(), 'state')
-  // It opens nothing itself, and waits for more input than it gets.
+  // Opens no files, and waits for more input than it gets.
   const idle = { command: 'tail', args: ['-c', '1'] }
   const gateway = await Gateway.start({ gateway: { stateDir }, servers: { idle } })
   let idler: number | undefined
@@ -105,7 +105,7 @@ test('a program that the gateway starts inherits none of its files, sockets and 
     return idler !== undefined
   })
   const inherited = [...(await openIn(idler!))].filter(([descriptor]) => Number(descriptor) > 2)
-  // Such as the gateway has from whoever started this test are not its own.
+  // Descriptors inherited from the test's own process do not count.
   const others = new Set((await openIn('self')).values())
   assert.deepEqual(
     inherited.filter(([, what]) => !others.has(what)),
@@ -113,7 +113,7 @@ test('a program that the gateway starts inherits none of its files, sockets and 
   )
 })
 
-/** Targets of a process's descriptors, by number. */
+/** Returns the targets of a process's descriptors, by number. */
 async function openIn(pid: number | 'self'): Promise<Map<string, string>> {
   const folder = `/proc/${pid}/fd`
   const open = (await readdir(folder)).map(async (descriptor) => {

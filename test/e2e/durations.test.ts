@@ -17,7 +17,7 @@ let gateway: Gateway
 let client: RawClient
 const ends: (() => void)[] = []
 
-/** Answers `flaky` with an error every other time. */
+/** Every other call of `flaky` fails. */
 let flaky = 0
 
 before(async () => {
@@ -82,7 +82,7 @@ after(async () => {
 const SERVER = 'mcp.server.operation.duration'
 const CLIENT = 'mcp.client.operation.duration'
 
-/** The latest points of a metric with these attributes. */
+/** Returns the latest points of a metric with these attributes. */
 function pointsOf(metric: string, attributes: Json): ReceivedPoint[] {
   return (receiver.points.get(metric) ?? []).filter((point) =>
     Object.entries(attributes).every(([name, value]) => point.attributes[name] === value),
@@ -92,13 +92,13 @@ function pointsOf(metric: string, attributes: Json): ReceivedPoint[] {
 const counted = (metric: string, attributes: Json) =>
   pointsOf(metric, attributes).reduce((sum, { count }) => sum + count, 0)
 
-/** Waits until the collector knows of so many. */
+/** Waits until the collector has this count. */
 const arrived = (metric: string, attributes: Json, count: number) =>
   until(`${count} of ${metric} ${JSON.stringify(attributes)}`, () => counted(metric, attributes) === count)
 
 const ofTool = (tool: string) => ({ 'mcp.method.name': 'tools/call', 'gen_ai.tool.name': tool })
 
-/** All that the points of calls of one tool have in common. */
+/** The attributes common to all points of a tool's calls. */
 const common = (tool: string) => ({
   ...ofTool(tool),
   'gen_ai.operation.name': 'execute_tool',
@@ -119,11 +119,11 @@ test('a call is one point of the server and each attempt one of the client, so t
   for (const [tool, count] of Object.entries(calls))
     for (let n = 0; n < count; n++) assert.equal((await client.call(tool)).error, undefined)
   const seen = server.of('tools/call').length - before
-  // One attempt was refused on purpose, and did not come to the server.
+  // One attempt was refused by a fault, and did not reach the server.
   assert.deepEqual([seen, flaky], [5 + 8 + 3, 8])
   await arrived(SERVER, { 'mcp.method.name': 'tools/call' }, 12)
   await arrived(CLIENT, { 'mcp.method.name': 'tools/call' }, seen + 1)
-  // Prometheus is told the same.
+  // Prometheus gets the same numbers.
   const attempts = await gateway.sums('mcp_client_operation_duration_seconds_count', 'gen_ai_tool_name', '')
   assert.deepEqual(attempts, { plain: 5, flaky: 8, refused: 4 })
   const requests = await gateway.sums('mcp_server_operation_duration_seconds_count', 'gen_ai_tool_name', '')
@@ -145,7 +145,7 @@ test('attributes, unit and bounds are those of the conventions, and a failure on
 
   const injected = { 'breakwater.fault.injected': true }
   const refused = { 'error.type': 'upstream_unavailable', ...injected }
-  // The retry went well, and so did the call: what was done to it is marked all the same.
+  // The retry and the call succeeded; the injection is marked anyway.
   assert.deepEqual(attributesOf(SERVER, 'refused'), [
     { ...common('refused'), ...injected },
     common('refused'),

@@ -12,7 +12,7 @@ import { stdioToolbox } from './support/toolbox.ts'
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
-/** Lets servers that are added be programs. */
+/** Allows programs as added servers. */
 const commands = { dynamicCommands: true }
 
 after(cleanUp)
@@ -91,7 +91,7 @@ test('servers that were added outlive the process when there is a folder for the
     assert.equal(body.kept, true)
   }
   assert.equal((await remove(first, 'dropped')).status, 200)
-  // Headers and environments in it may hold secrets.
+  // Its headers and environments may hold secrets.
   assert.equal((await stat(join(stateDir, 'servers.json'))).mode & 0o077, 0)
   first.program.signal('SIGTERM')
   await first.program.ended
@@ -126,7 +126,7 @@ test('requests that come in the turn in which their server is removed hear that 
       }),
     )
     const operator = await RawSocket.open(gateway.control)
-    // By its answer all connections are there.
+    // After this answer all connections are open.
     await gateway.server('guest')
     gateway.program.signal('SIGSTOP')
     const { host } = new URL(gateway.control)

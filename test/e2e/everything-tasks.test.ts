@@ -15,7 +15,7 @@ after(async () => {
   await cleanUp()
 })
 
-/** Runs a tool as a task, which asks the client something in the middle; resolves to the text of its result. */
+/** Runs a tool as a task that asks the client midway; resolves to the text of its result. */
 async function research({ url, name }: Route): Promise<{ text: string; steps: string[]; taskId: string }> {
   const client = await connect(url(gateway), { elicitation: { form: {} } }, (one) => {
     one.setRequestHandler(ElicitRequestSchema, () => ({
@@ -45,7 +45,7 @@ test(
   'a tool runs as a task, asks in the middle, and its result is fetched',
   { concurrency: true },
   async (t) => {
-    // Two callers at once of a shared process could not be told apart.
+    // In a shared process, two concurrent callers could not be told apart.
     const apart = routes.filter(({ title }) => title !== 'a shared server on its own endpoint')
     await Promise.all(
       apart.map((route) =>

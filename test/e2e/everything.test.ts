@@ -25,7 +25,7 @@ after(async () => {
   await cleanUp()
 })
 
-/** Answers all that a server may ask; `modes` are those of the elicitations. */
+/** Answers every question of a server; `modes` collects the modes of elicitations. */
 function answering(modes: string[]): (client: Client) => void {
   return (client) => {
     client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => ({
@@ -88,7 +88,7 @@ for (const { title, kind, url, name, uri } of routes) {
     const { tools } = await client.listTools()
     const own = tools.map((tool) => tool.name)
     const needy = ['trigger-sampling-request', 'trigger-elicitation-request', 'trigger-url-elicitation']
-    // A process that callers share cannot know whose roots it would be told.
+    // A shared process cannot know whose roots it gets.
     if (kind !== 'shared') needy.push('get-roots-list')
     for (const tool of needy) assert.ok(own.includes(name(tool)), `${tool} is not in ${own.join()}`)
   })
@@ -146,7 +146,7 @@ for (const { title, kind, url, name, uri } of routes) {
 
   test(`${title}: the client's roots are its own`, async () => {
     const client = await connect(url(gateway), capabilities, answering([]))
-    // The server asks outside of the call, and the client does not wait until it listens.
+    // The server asks outside the call, and the client does not wait for its stream to open.
     await gateway.waitForListeners()
     const roots = await client.callTool({ name: name('get-roots-list'), arguments: {} })
     assert.match(textOf(roots), /Harbour\s+URI: file:\/\/\/harbour/)

@@ -33,7 +33,7 @@ async function write(client: RawClient, key: string, patienceMs = 30_000): Promi
 test('a write whose client loses patience twice runs once, and the third try gets its answer', async () => {
   await server.behave({ write: { delayMs: 2_000 } })
   const before = await server.count('write')
-  // All of them before the write: it ends whether they are ready or not.
+  // All sessions open before the write, which ends at its own time.
   const open = () => RawClient.open(gateway.mcp('flaky'))
   const [first, second, third] = [await open(), await open(), await open()]
   assert.equal(await write(first, 'order-1', 100), undefined)
@@ -53,7 +53,7 @@ test('ten clients with the same key at once run it once', async () => {
   assert.equal(await server.count('write'), before + 1)
 })
 
-/** Sends a write under a key in a session of its own, as each token needs one, or without sessions. */
+/** Sends a write under a key: in its own session, because each token needs one, or in the era without sessions. */
 const eras: Readonly<Record<string, (key: string, headers: Record<string, string>) => Promise<Json>>> = {
   '2025': async (key, headers) =>
     (await write(await RawClient.open(gateway.mcp('flaky'), { headers }), key)) ?? {},

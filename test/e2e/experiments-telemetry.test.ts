@@ -6,12 +6,12 @@ import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 
-/** Agents say in which arm their tasks are to be; '' stands for tasks that say nothing, and are in none. */
+/** The arms agents name for their tasks; '' is a task without an arm. */
 const arms = ['', 'ab/patient', 'ab/strict']
 
 const TASKS = 12
 
-/** Tools that each task calls, one after the other: the first is hit by faults. */
+/** The tools of each task, in order; faults hit the first. */
 const calls = ['read', 'typed', 'read', 'read']
 
 const experiment = {
@@ -52,7 +52,7 @@ const ends: (() => void)[] = []
 let server: FlakyServer
 let receiver: OtlpReceiver
 let gateway: Gateway
-/** What agents got, by arm: calls, and those that a breaker kept from the server. */
+/** The agents' counts by arm: calls, and calls rejected by a breaker. */
 const got = new Map(arms.map((arm) => [arm, { calls: 0, rejected: 0 }]))
 
 async function start(experiments: readonly Json[]): Promise<Gateway> {
@@ -62,7 +62,7 @@ async function start(experiments: readonly Json[]): Promise<Gateway> {
   return started
 }
 
-/** Tasks of agents, one after the other, in all arms by turns. */
+/** Runs agents' tasks in sequence, with the arms in turn. */
 async function drive(at: Gateway, each: number, told = got): Promise<void> {
   const client = await RawClient.open(at.mcp('flaky'))
   for (let n = 0; n < each; n++)
@@ -88,7 +88,7 @@ after(async () => {
   for (const end of ends) end()
 })
 
-/** A number of each arm; without what has not happened. */
+/** Returns a number by arm, without zeros. */
 function byArm(value: (arm: string) => number): Record<string, number> {
   const sums = arms.map((arm): [string, number] => [arm, value(arm)])
   return Object.fromEntries(sums.filter(([, sum]) => sum !== 0))
@@ -96,7 +96,7 @@ function byArm(value: (arm: string) => number): Record<string, number> {
 
 const counted = (metric: string, labels = '') => gateway.sums(`breakwater_${metric}`, 'arm', labels)
 
-/** The lines of calls in the access log. */
+/** Returns the calls in the access log. */
 const logged = () => gateway.log.filter(({ msg }) => msg === 'call')
 
 const fromLog = (value: (line: Json) => number) =>
@@ -142,7 +142,7 @@ test('attempts, retries and rejections of each arm add up to its calls', async (
   )
 })
 
-/** Attempts that faults answered in place of the server. */
+/** Returns the attempts answered by faults. */
 const hits = async () =>
   Object.values(await counted('faults_injected_total')).reduce((sum, count) => sum + count)
 
@@ -188,7 +188,7 @@ test('spans and lines of the access log name the arm', async () => {
     inSpans,
     byArm(() => made),
   )
-  // Of calls that are rejected, not all are logged.
+  // The log omits some rejected calls.
   const sent = byArm((arm) => made - got.get(arm)!.rejected)
   assert.deepEqual(
     fromLog(({ result }) => (result === 'rejected' ? 0 : 1)),

@@ -10,7 +10,7 @@ const INTENT = 'dev.breakwater/intent'
 
 after(cleanUp)
 
-/** Five percent of the tries of calls that read fail, whatever they are in. */
+/** Five percent of attempts of reading calls fail, in every arm. */
 const failing = (rate = 0.05) => ({
   enabled: true,
   seed: 7,
@@ -34,12 +34,12 @@ interface Shown {
   readonly verdict: Verdict
 }
 
-/** A gateway before a server whose tools only read, with one experiment. */
+/** Starts a gateway with one experiment before a server of read-only tools. */
 async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
   const server = await FlakyServer.start()
   const parts: GatewayParts = {
     servers: { flaky: { url: server.url, trusted: true } },
-    // The gateway would slow down an agent that calls an arm with an open breaker again and again.
+    // Otherwise the gateway would slow down agents that keep calling an arm with an open breaker.
     gateway: { environment: 'staging', limits: { rejectionPause: 0 } },
     policies: {
       defaults: { retry: { base: '1ms', cap: '2ms' } },
@@ -61,7 +61,7 @@ async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
   return { gateway, server, parts, shown }
 }
 
-/** Tasks of four calls each, some at a time, until `enough` says so; resolves to how many there were. */
+/** Runs tasks of four calls, some concurrent, until `enough` returns true; resolves to the number of tasks. */
 async function drive(
   gateway: Gateway,
   most: number,
@@ -85,7 +85,7 @@ async function drive(
 
 const hasEnded = (shown: () => Promise<Shown>) => async () => (await shown()).state === 'ended'
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('experiments', { concurrency: 3 }, () => {
   test('retries are found better than none, with the truth in the interval', async () => {
     const { gateway, shown } = await started({
@@ -98,14 +98,14 @@ describe('experiments', { concurrency: 3 }, () => {
     const { state, endedBecause, verdict } = await shown()
     assert.deepEqual([state, endedBecause], ['ended', 'its verdict was found'], verdict.sentence)
     assert.equal(verdict.result, 'better', verdict.sentence)
-    // Without retries a task of four calls goes through with 0.95⁴; with two of them a call fails with 0.05³.
+    // Without retries a task of four calls succeeds with 0.95⁴; with two retries a call fails with 0.05³.
     const truth = (1 - 0.05 ** 3) ** 4 - 0.95 ** 4
     assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
     assert.match(
       verdict.sentence,
       /^default wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
     )
-    // It leaves no trace: calls go by the default set again, and none of them is in an arm.
+    // It leaves no trace: calls use the default set again, outside any arm.
     const before = (await shown()).arms
     await drive(gateway, 20)
     assert.deepEqual((await shown()).arms, before)

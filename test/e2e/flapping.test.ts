@@ -10,9 +10,9 @@ after(cleanUp)
 const CYCLES = 5
 const HALF_MS = 1_000
 const AGENTS = 5
-/** Each agent starts a call so often, in milliseconds, unless the one before is not over. */
+/** Interval between calls of each agent, in milliseconds, unless its last call is under way. */
 const EVERY_MS = 10
-/** What starts so shortly before the server goes may be cut off by that, in milliseconds. */
+/** A call that starts this shortly before the outage may be cut off, in milliseconds. */
 const CUT_OFF_MS = 50
 
 interface Call {
@@ -39,7 +39,7 @@ test('calls to a server that is up every other second succeed while it is', asyn
     }
   }
   const results = { guarded: [] as Call[], bare: [] as Call[] }
-  // While the server is up: one that is away cannot say who it is, and its agents get no session.
+  // While the server is up: a lost server cannot describe itself, and its agents would get no session.
   const openAll = (name: string) =>
     Promise.all(Array.from({ length: AGENTS }, () => Agent.open('legacy', gateway.mcp(name))))
   const agents = { guarded: await openAll('guarded'), bare: await openAll('bare') }

@@ -16,7 +16,7 @@ const script = fileURLToPath(new URL('../fixtures/pouring-server.js', import.met
 after(cleanUp)
 after(closeServers)
 
-/** A gateway before a server that everybody is kind to, and others. */
+/** Starts a gateway before a well-behaved server, and others. */
 async function stage(servers: Json) {
   const kind = await CountingServer.start('legacy', 1)
   const gateway = await Gateway.start({ servers: { kind: { urls: kind.urls, trusted: true }, ...servers } })
@@ -26,7 +26,7 @@ async function stage(servers: Json) {
 
 const pouring = { command: process.execPath, args: [script] }
 
-/** Calls the kind server over and over while `flood` goes on. */
+/** Keeps calling the well-behaved server while `flood` runs. */
 async function beside(t: TestContext, gateway: Gateway, flood: () => Promise<unknown>): Promise<void> {
   const agent = await Agent.open('legacy', gateway.mcp('kind'))
   let calls = 0
@@ -40,7 +40,7 @@ async function beside(t: TestContext, gateway: Gateway, flood: () => Promise<unk
 
 const pour = (line: string, count: number): Json => ({ line, count })
 
-/** A flood takes as long as the machine needs for it; in milliseconds, as long as the gateway lets a call take. */
+/** A flood takes as long as the machine needs, in milliseconds, up to the gateway's limit for a call. */
 const patient = { patienceMs: 60_000 }
 
 test('a bystander is served while a child prints lines that are no messages', async (t) => {
@@ -106,7 +106,7 @@ test('a bystander is served while batches of pings are pipelined over many conne
   )
   await beside(t, gateway, async () => {
     for (const socket of sockets) for (let n = 0; n < 60; n++) void socket.begin(pings)
-    // Each is answered, by pongs or by a refusal, or cut off.
+    // Each connection gets pongs or a refusal, or is cut off.
     const isOver = ({ text, isClosed }: RawSocket) => isClosed || text.split('HTTP/1.1 ').length > 60
     await until('all is over', () => sockets.every(isOver))
   })

@@ -10,13 +10,13 @@ import { cleanUp, Gateway, newFolder, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 
-/** How long a server is away, in milliseconds. */
+/** Downtime of a server, in milliseconds. */
 const AWAY_MS = 3_000
-/** How long connections break, in milliseconds. */
+/** For how long connections break, in milliseconds. */
 const RESETS_MS = 400
-/** An agent pauses so long between two calls, in milliseconds. */
+/** Pause of an agent between two calls, in milliseconds. */
 const PAUSE_MS = 50
-/** How long others may be kept out by calls of agents that are gone, in milliseconds. */
+/** For how long calls of agents that have left may block others, in milliseconds. */
 const KEPT_OUT_MS = 2_000
 
 after(async () => {
@@ -24,7 +24,7 @@ after(async () => {
   closeServers()
 })
 
-/** Agents that call one tool again and again. */
+/** Agents that call one tool repeatedly. */
 class Crowd {
   readonly told: Told[] = []
   #isOver = false
@@ -49,7 +49,7 @@ class Crowd {
     await until('the agents go on', () => this.told.length >= enough)
   }
 
-  /** Lets calls under way come to an end. */
+  /** Lets calls under way end. */
   async end(): Promise<readonly Told[]> {
     this.#isOver = true
     await Promise.all(this.#loops)
@@ -71,7 +71,7 @@ const gateOf = async (gateway: Gateway, server: string) => {
   return body.find((row) => row.server === server && row.tool === '*')
 }
 
-// Each has a gateway of its own, and waits for most of its time.
+// Each test has its own gateway, and mostly waits.
 describe('gates', { concurrency: 3 }, () => {
   test('a server over HTTP that is away for 3 s under 8 readers loses no read', async () => {
     const server = await CountingServer.start('legacy')
@@ -95,7 +95,7 @@ describe('gates', { concurrency: 3 }, () => {
   test('a process that is killed twice and takes 3 s to start loses no read of 16 readers, and runs no write twice', async () => {
     const counting = await CountingProcess.prepare('legacy')
     const { command, args } = counting.entry as { command: string; args: string[] }
-    // The first start takes no time.
+    // The first start is fast.
     const mark = join(await newFolder(), 'started')
     const slowly = `[ -e "$0" ] && sleep ${AWAY_MS / 1_000}; : > "$0"; exec "$@"`
     const entry = { command: 'sh', args: ['-c', slowly, mark, command, ...args], trusted: true }
@@ -112,7 +112,7 @@ describe('gates', { concurrency: 3 }, () => {
     }
     assert.deepEqual(talliesOf(lost(await readers.end())), {})
     const ends = await writers.end()
-    // Where a write was under way, its agent hears that it may have run.
+    // An agent with a write under way hears that it may have run.
     for (const told of lost(ends))
       assert.ok(told.kind === 'error' && told.sent === true, JSON.stringify(told))
     const writes = Object.entries(counting.runs()).filter(([token]) => token.startsWith('write-'))
@@ -226,7 +226,7 @@ describe('gates', { concurrency: 3 }, () => {
     await until('it waits', async () => (await gateOf(gateway, 'moved'))?.waiting === 1)
     await gateway.reconfigure(parts(here.url))
     assert.equal((await gateway.post('/admin/reload')).status, 200)
-    // It has no part in what is known of the address that is gone.
+    // This replica is independent of the lost address.
     const since = performance.now()
     assert.match(await second.say('write'), /^written/)
     assert.ok(performance.now() - since < 10_000, 'it waits for nobody')

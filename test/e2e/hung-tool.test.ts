@@ -33,7 +33,7 @@ test('a hung tool with a hundred callers does not slow down the tool of another 
   const slices: [number, number][] = []
   for (let slice = 0; slice < SLICES; slice++) slices.push(await measure(clients))
   const [beside, quiet] = [0, 1].map((index) => Math.min(...slices.map((medians) => medians[index as 0 | 1])))
-  // The noise of a busy machine spares the median of some slice; a queue behind stuck calls spares none.
+  // Noise of a busy machine spares the median of some slice; a queue behind stuck calls spares no slice.
   assert.ok((beside as number) <= 2 * (quiet as number) + 2, `medians in ms: ${slices.join('; ')}`)
   await besides.waitForCalls(STUCK_CALLERS)
   await besides.program.kill()
@@ -56,7 +56,7 @@ test('calls of a new agent that hang keep no other new agent out of the same too
   await stuck
 })
 
-/** The median of each client, in milliseconds: call by call in turn, so that the machine strikes both alike. */
+/** Returns the median of each client, in milliseconds. Calls alternate, so the machine's noise hits both alike. */
 async function measure(clients: readonly RawClient[]): Promise<[number, number]> {
   const took: [number[], number[]] = [[], []]
   for (let call = 0; call < CALLS; call++) {

@@ -49,7 +49,7 @@ test('names that every object inherits are names of servers, tools and arguments
   await client.say('toString____proto__')
 })
 
-/** The series of `config_info`. */
+/** Returns the series of `config_info`. */
 async function configInfo(gateway: Gateway): Promise<string[]> {
   const text = await (await fetch(`${gateway.control}/metrics`)).text()
   return text.split('\n').filter((line) => line.startsWith('breakwater_config_info{'))
@@ -128,7 +128,7 @@ test('only a change of the block `chaos` touches what is armed', async () => {
   assert.deepEqual((await gateway.admin('/admin/chaos')).body.seed, 2)
 })
 
-/** A server whose writes end when a test says so. */
+/** A server whose writes end on request of the test. */
 async function slowWriter() {
   const held: { seen: Seen; response: ServerResponse }[] = []
   const raw = await RawServer.start(
@@ -153,7 +153,7 @@ async function slowWriter() {
   return { raw, held, finish }
 }
 
-/** Calls under a key, and leaves once the server has it. */
+/** Calls under a key, and leaves once the server has the call. */
 async function leaveBehind(gateway: Gateway, held: readonly unknown[]): Promise<void> {
   const client = await RawClient.open(gateway.mcp('raw'))
   const leaving = new AbortController()

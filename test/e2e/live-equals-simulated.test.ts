@@ -23,7 +23,7 @@ after(async () => {
   await cleanUp()
 })
 
-/** A tool whose answers have a shape that can be checked. */
+/** A tool whose answers have a shape for the verdict to check. */
 const reading: ToolModel = {
   answer: ({ id }) => ({ id, price: Number(id) * 1.5, name: `item ${String(id)}`, tags: ['a', 'b', 'c'] }),
   inputSchema: { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] },
@@ -42,10 +42,10 @@ const reading: ToolModel = {
 
 const writing: ToolModel = { ...reading, effect: 'write' }
 
-/** What the faults of a plan have in common. */
+/** The common fields of a plan's faults. */
 const fault = (name: string, type: string, more: Json): Json => ({ name, type, ttl: '1h', ...more })
 
-/** A retry waits no time that could decide anything, nor for a proof, which takes up to a second; and no budget runs out. */
+/** Retries wait too short to matter, never wait for a proof (up to a second), and never run out of budget. */
 const retry = {
   maxRetries: 2,
   base: 1,
@@ -66,7 +66,7 @@ const tools = [
   'odd/fragile',
 ]
 
-/** Tasks of five calls each, of two tenants; every fortieth call has arguments that break the schema. */
+/** Tasks of five calls, of two tenants; every fortieth call has arguments that break the schema. */
 const calls: readonly Asked[] = Array.from({ length: TASKS * 5 }, (_, index) => {
   const [server = '', tool = ''] = tools[(index * 3 + (index % 5)) % tools.length]!.split('/')
   const task = Math.floor(index / 5)
@@ -95,7 +95,7 @@ const whereTimeDecidesNothing: Traffic = {
       arguments: { check: 'enforce' },
     },
     overrides: [
-      // Once it is open, it stays so. Few calls come here before, and so their retries may wait for a proof.
+      // Once open, the breaker stays open. Few calls come before, so their retries may wait for a proof.
       {
         match: { server: 'odd' },
         retry: { ...retry, waitForProof: true },
@@ -156,13 +156,13 @@ const whereTimeDecidesNothing: Traffic = {
   calls,
 }
 
-/** Decisions by what they are about, without numbers and ids, and what is a matter of time. */
+/** Returns decisions by fault, call and attempt, without numbers, ids and times. */
 function byAttempt(decisions: readonly DecisionEntry[]): Map<string, Json> {
   const named = decisions.map((entry): [string, Json] => {
     const { seq: _, at: __, sinceMs: ___, before: ____, after: _____, call, note, ...decided } = entry
     const { id: ______, caller: _______, ...asked } = call
     const { id: ________, bytes, ...noted } = note ?? {}
-    // Of a whole reply, the bytes depend on its id.
+    // In a whole reply, the bytes depend on its id.
     const passed = noted.effect === 'reset' || noted.effect === 'close' ? bytes : 'all'
     const name = `${entry.fault} of ${entry.callKey}, attempt ${entry.attempt}`
     return [name, { ...decided, note: { ...noted, passed }, call: asked }]
@@ -171,7 +171,7 @@ function byAttempt(decisions: readonly DecisionEntry[]): Map<string, Json> {
   return new Map(named)
 }
 
-/** An answer without when to try again, which depends on the time; the message says it as well. */
+/** Returns an answer without its time to retry, in data and message: it depends on the time. */
 function timeless(answer: Answer): unknown {
   const data = dataOf(answer)
   if (data?.retryAfterMs === undefined) return answer
@@ -180,19 +180,19 @@ function timeless(answer: Answer): unknown {
   return { status: answer.status, code: error.code, data: said }
 }
 
-/** A line of the log without the replica of a call whose attempts were all faulted: a tenant without a session has no replica yet. */
+/** Drops the replica from a log line if faults answered all attempts: a tenant without a session has no replica yet. */
 function placed(line: Json): Json {
   const { replica: _, ...rest } = line
   return Array.isArray(line.faults) && line.faults.length >= Number(line.attempts) ? rest : line
 }
 
-/** The keys under which two maps hold something different. */
+/** Returns the keys with different values in two maps. */
 function differing(real: ReadonlyMap<unknown, unknown>, modelled: ReadonlyMap<unknown, unknown>): unknown[] {
   const keys = new Set([...real.keys(), ...modelled.keys()])
   return [...keys].filter((key) => !isDeepStrictEqual(real.get(key), modelled.get(key)))
 }
 
-/** Fails with the first few differences, of which there may be thousands. */
+/** Fails with the first few differences out of possibly thousands. */
 function assertEqual(real: ReadonlyMap<unknown, unknown>, modelled: ReadonlyMap<unknown, unknown>): void {
   const keys = differing(real, modelled)
   const shown = keys.slice(0, 3).map((key) => ({ key, live: real.get(key), simulated: modelled.get(key) }))
@@ -207,7 +207,8 @@ const inOrder = (values: readonly unknown[]) => new Map(values.entries())
 
 test('where time decides nothing, 2000 calls end in a simulation exactly as through a live gateway', async (t) => {
   const real = await live(whereTimeDecidesNothing)
-  // What policies draw, such as the waits before retries, is of no consequence: a live gateway has another seed each time.
+  // Policies' random draws, such as waits before retries, have no effect here: a live gateway has another seed each
+  // time.
   for (const seed of [1, 2]) {
     const modelled = await simulated(whereTimeDecidesNothing, seed)
     assertEqual(byAttempt(real.decisions), byAttempt(modelled.decisions))
@@ -222,11 +223,11 @@ test('where time decides nothing, 2000 calls end in a simulation exactly as thro
   )
 })
 
-/** Tools whose calls end as the time has it, by what it decides about them; and one that time has no say in. */
+/** Tools whose calls end differently with time, by the mechanism, and `steady` as the exception. */
 const hurried = ['steady', 'pausing', 'rationed', 'late', 'slotted', 'windowed', 'budgeted'] as const
 const ROUNDS = 85
 
-/** How long an attempt of the tool `late` may take, in milliseconds. */
+/** Attempt timeout of the tool `late`, in milliseconds. */
 const TIMEOUT_MS = 40
 
 const whereTimeDecides: Traffic = {
@@ -272,9 +273,9 @@ const whereTimeDecides: Traffic = {
 }
 
 /**
- * The same traffic, with servers that take as long as an attempt of each call took in a live run, apart from what a fault delayed it by.
- * Of an attempt that timed out nobody knows how long it would have gone on: too long. One that was answered was read in time, whenever that
- * was noted: so a fault's delay alone decides, or the machine against it.
+ * Returns the same traffic with servers as slow as each live attempt was, minus the delay of faults. For an attempt
+ * that timed out the real duration is unknown: too long. An attempt with an answer was read in time, whenever it was
+ * noted. So either a fault's delay alone decides, or the machine does.
  */
 function asLong({ times, decisions }: LiveRun): Traffic {
   const first = hurried.length
@@ -296,9 +297,10 @@ function asLong({ times, decisions }: LiveRun): Traffic {
 }
 
 /**
- * Most calls of a tool that may end otherwise, as a share. A simulated gateway reads its clock when a call comes, a live one a moment later:
- * where a limit lies in between, the two differ, and the next calls of that tool with them; how often, the machine decides. The budget of retries counts by whole seconds
- * of a clock of which nobody else knows when they begin: there each second may decide about a call or two otherwise.
+ * Maximum share of a tool's calls that may end differently. A simulated gateway reads its clock as a call comes, a live
+ * gateway a moment later. When a limit lies in between, the two differ, and so do later calls of the tool; how often
+ * depends on the machine. The retry budget counts whole seconds of a private clock, so each second may change a call or
+ * two.
  */
 const mostOf = (tool: (typeof hurried)[number]): number => (tool === 'steady' ? 0 : 0.25)
 
@@ -320,7 +322,7 @@ test('where time decides, calls that come at the same times end alike but for a 
   for (const { tookMs, outcome } of real.times.flatMap(({ attempts }) => attempts))
     assert.ok(outcome !== 'timeout' || tookMs >= TIMEOUT_MS, `an attempt timed out after ${tookMs} ms`)
 
-  // Time may decide whether there is an attempt, but not what is drawn about it, unless the journal says so.
+  // Time may decide whether an attempt happens, but not its random draws, unless the journal says so.
   const drawn = ({ decisions }: Run) =>
     new Map(
       decisions

@@ -17,14 +17,14 @@ after(closeServers)
 
 const heapUsed = async (gateway: Gateway) => (await memoryOf(gateway)).heapUsed
 
-/** A session that has spoken with every server. */
+/** Opens a session that has called every server. */
 async function openSession(gateway: Gateway): Promise<RawClient> {
   const client = await RawClient.open(gateway.mcp())
   for (const server of SERVERS) await client.say(`${server}__echo`, { text: 'hello' })
   return client
 }
 
-/** Runs a task so many times, a few at once: the sockets in use are none of what is measured. */
+/** Runs a task `count` times, a few at once, so few sockets count in the measurement. */
 async function repeat<T>(count: number, task: (index: number) => Promise<T>): Promise<T[]> {
   const done: T[] = []
   while (done.length < count) {
@@ -39,7 +39,7 @@ test('an idle session costs less than 50 KB of heap, and nothing once it is gone
   const servers = Object.fromEntries(SERVERS.map((name, index) => [name, { url: toolboxes[index]?.url }]))
   const gateway = await Gateway.start({ servers }, withProbe())
   await gateway.waitFor('up', ...SERVERS)
-  // The first ones leave behind what is there once: code that was compiled, and tables that have grown.
+  // The first sessions leave one-time memory: compiled code, and grown tables.
   await repeat(SESSIONS, async () => (await openSession(gateway)).leave())
 
   const before = await heapUsed(gateway)

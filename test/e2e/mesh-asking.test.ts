@@ -7,10 +7,10 @@ import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer } from './support/raw-server.ts'
 
-/** Both much longer than what else a call does takes, on a busy machine too. */
+/** Both are much longer than the rest of a call, even on a busy machine. */
 const ATTEMPT_MS = 800
 const DEADLINE_MS = 1_000
-/** How long the agent thinks: longer than both. */
+/** The agent's thinking time in milliseconds: longer than both. */
 const THINKING_MS = 2_000
 
 const RELATED_TASK = 'io.modelcontextprotocol/related-task'
@@ -20,7 +20,7 @@ const answer = { action: 'accept', content: { name: 'Ada' } }
 
 let gateway: Gateway
 
-/** Calls that wait for an answer, by the id of the question. */
+/** Calls waiting for an answer, by the id of the question. */
 const pendingInputs = new Map<unknown, { readonly response: ServerResponse; readonly call: Json }>()
 
 const event = (message: Json) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
@@ -64,7 +64,7 @@ after(async () => {
   closeServers()
 })
 
-/** Calls a tool, and answers its question when an agent has thought about it. */
+/** Calls a tool, and answers its question after the agent's thinking time. */
 async function converse(
   client: RawClient,
   name: string,

@@ -65,7 +65,7 @@ test('a server that fails is stopped as before', async () => {
 test('what a server does to arguments that break its schema does not stop those that fit', async () => {
   await behave({ failing: 1, status: 500 })
   const caller = await open('one')
-  // Schemas are compiled off the way of calls.
+  // Schemas are compiled beside the calls.
   for (let n = 0; n < 20; n++) {
     await caller.call('typed', { n: 'not a number' })
     await gateway.post('/admin/breakers/one/typed', { action: n < 10 ? 'reset' : 'none' })
@@ -77,7 +77,7 @@ test('what a server does to arguments that break its schema does not stop those 
 test('callers who wait for 300 ms to 2 s do not keep a slow tool from one who is patient', async () => {
   await behave({ delayMs: 3_000 })
   for (const name of ['one', 'pair']) {
-    // Their handshakes are no part of what they wait for.
+    // Handshakes happen first, so they do not count as waiting.
     const callers = await Promise.all(Array.from({ length: 16 }, () => open(name)))
     const hurried = await Promise.all(
       callers.map(async (caller, n) => {

@@ -11,13 +11,13 @@ import { closeClients, connect, textOf as toolText } from './support/sdk-client.
 const KEY = 'dev.breakwater/deadline-ms'
 const HEADER = 'x-breakwater-deadline-ms'
 
-/** What the gateway keeps back for the way home. */
+/** Time the gateway keeps back for the reply, in milliseconds. */
 const RESERVE_MS = 50
 
-/** The deadline of calls that report progress. */
+/** Deadline of calls that report progress, in milliseconds. */
 const STEADY_MS = 3_000
 
-/** The streams of sessions that are open, for what belongs to no call. */
+/** Open session streams, for messages outside calls. */
 const standing = new Set<ServerResponse>()
 
 function openStream(response: ServerResponse): true {
@@ -28,7 +28,7 @@ function openStream(response: ServerResponse): true {
 const event = (stream: ServerResponse, body: Json) =>
   stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
 
-/** Reports progress over `streams` until the call has taken longer than its deadline, and then answers it. */
+/** Reports progress over `streams` beyond the call's deadline, and then answers the call. */
 function reportSteadily(
   { id, params }: Json,
   response: ServerResponse,
@@ -90,7 +90,7 @@ const textOf = (tool: string, meta = '', id = '1') =>
 
 const lastCall = () => server.of('tools/call').at(-1) as Seen
 
-/** What the server was told last, in milliseconds; the bytes around it are those of the agent. */
+/** Returns the deadline the server got last, in milliseconds; checks that the bytes around it are the agent's. */
 function told({ text, message }: Seen): number {
   const meta = (message.params as { _meta: Json })._meta
   assert.match(text, new RegExp(`"${KEY}": ?${String(meta[KEY])} ?[,}]`))

@@ -16,10 +16,10 @@ interface Result {
   readonly _meta?: Readonly<Record<string, Json>>
 }
 
-/** Calls a tool of a server on its own endpoint, and on that of all. */
+/** Calls a server's tool on its own endpoint, and on the aggregate. */
 type CallBoth = (server: string, tool: string, args?: Json) => Promise<Result[]>
 
-/** Clients of the older era begin their sessions while the servers are still there. */
+/** Legacy clients begin their sessions while the servers are up. */
 const sessions = new Map<string, RawClient>()
 
 const eras: readonly [string, CallBoth][] = [
@@ -56,7 +56,7 @@ before(async () => {
       quiet: { url: quiet.url, trusted: true },
     },
     policies: {
-      // A call does not wait for the servers that are killed here.
+      // Calls do not wait for the servers killed here.
       defaults: { retry: false, gate: false },
       overrides: [
         degraded('read', { fallback: { server: 'second', tool: 'read' } }),
@@ -86,7 +86,7 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Whether a result says in both ways, once each, that it is not what was asked for; the rest of its words. */
+/** Checks that a result is flagged once in each way as a substitute; returns the rest of its text. */
 function flagged({ content, _meta }: Result, source: string, reason: RegExp): string {
   const flag = _meta?.[PARTIAL]
   assert.equal(flag?.source, source)

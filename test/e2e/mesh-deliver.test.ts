@@ -35,9 +35,9 @@ for (const [where, url, prefix] of [
 ] as const) {
   test(`a client of the SDK gets a failure as a result that a model can read on ${where}`, async () => {
     const client = await connect(url())
-    // From here on the client checks structured content against the schemas.
+    // From now on the client checks structured content against the schemas.
     await client.listTools()
-    // Nor has an attempt to wait until its session at the server is there.
+    // The write also opens the session at the server, so later attempts do not wait for it.
     assert.match(textOf(await client.callTool({ name: `${prefix}write`, arguments: {} })), /^written/)
     for (const tool of ['read', 'typed']) {
       const result = await client.callTool({ name: prefix + tool, arguments: {} })

@@ -14,7 +14,7 @@ before(async () => {
   gateway = await Gateway.start({
     servers: { flaky: { url: server.url, trusted: true }, gone: { url: 'http://127.0.0.1:9/mcp' } },
     policies: {
-      // Long enough to look at a call that hangs, on a busy machine too.
+      // Long enough to look at a call that hangs, even on a busy machine.
       defaults: { attemptTimeout: { timeout: 1_500 }, retry: { base: 1 } },
       overrides: [
         { match: { tool: 'write' }, bulkhead: { concurrent: 1, queue: 0 } },
@@ -28,7 +28,7 @@ before(async () => {
 })
 after(cleanUp)
 
-/** The sum of a metric's series with these labels, of the server `flaky`. */
+/** Returns the sum of a metric's series with these labels, for the server `flaky`. */
 async function value(name: string, labels = ''): Promise<number> {
   const text = await (await fetch(`${gateway.control}/metrics`)).text()
   const rows = text.split('\n').filter((row) => row.startsWith(`breakwater_${name}{`))
@@ -58,7 +58,7 @@ test("the server's own error is the caller's", async () => {
 })
 
 test('arguments that do not fit, and results that do not fit', async () => {
-  // Schemas are compiled beside the calls, so the first ones may pass unchecked.
+  // Schemas are compiled beside the calls, so the first calls may pass unchecked.
   await until('arguments are checked', async () => {
     await client.call('typed', { n: 'one' })
     return (await value('invalid_arguments_total', 'tool="typed"')) > 0

@@ -9,7 +9,7 @@ const HEADER = 'x-breakwater-attempt'
 
 let server: RawServer
 let gateway: Gateway
-/** How the calls to come end before their answer, in order. */
+/** How the next calls end before their answer, in order. */
 const failures: ('reset' | '503' | 'rpc')[] = []
 
 before(async () => {

@@ -6,14 +6,14 @@ import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 
 after(cleanUp)
 
-/** How long the calls take that nothing happens to, and when it happens to the one, in milliseconds. */
+/** Duration of unharmed calls, and the moment the other call breaks, in milliseconds. */
 const SLOW_MS = 1_000
 const BREAKS_MS = 250
 
 const eras = ['legacy', 'modern'] as const
 const breaks = ['reset_after', 'close_after', 'reset_in_body', 'sse_cut']
 
-/** Two replicas of an era, and a gateway before them. */
+/** Starts two replicas of an era and a gateway. */
 async function stage(era: Era, policies: Json = {}, replicas = 2) {
   const server = await CountingServer.start(era, replicas)
   const entry = { urls: server.urls, era, trusted: true }
@@ -22,7 +22,7 @@ async function stage(era: Era, policies: Json = {}, replicas = 2) {
   return { server, gateway }
 }
 
-/** Starts a slow call for each agent at once, one of them with a connection that breaks. */
+/** Starts a slow call for each agent at once; the connection of one call breaks. */
 function callTogether(agents: readonly Agent[], mode: string, tool: string): Promise<Told[]> {
   return Promise.all(
     agents.map((agent, nth) =>
@@ -54,7 +54,7 @@ const scenes: readonly Scene[] = [
   },
 ]
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('broken connections', { concurrency: 4 }, () => {
   for (const { title, agents: agentsOf } of scenes)
     for (const era of eras)
@@ -70,7 +70,7 @@ describe('broken connections', { concurrency: 4 }, () => {
             const last = await (agents[0] as Agent).call('write', { token: `last-${mode}-${tool}` })
             const broken = told.filter(({ kind }) => kind !== 'result')
             const what = `${tool}, ${mode}`
-            // A read is sent again, and then nobody is hurt.
+            // A read is retried, so possibly no agent notices.
             const few = tool === 'read' && broken.length === 0
             seen[what] = { broken: few ? 'few' : talliesOf(broken), last: last.kind }
             right[what] = {

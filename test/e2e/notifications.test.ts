@@ -11,11 +11,11 @@ after(closeServers)
 
 const CHANGED = 'notifications/roots/list_changed'
 
-/** How many notifications of one session are on their way at a time. */
+/** Notifications of one session under way at a time. */
 const OF_ONE = 2
 
 test('no call and no notification waits because a server is slow to take those of another agent', async () => {
-  // It never acknowledges one.
+  // The server never acknowledges a notification.
   const server = await RawServer.start(({ message }) => message.method === CHANGED, ['echo'])
   const gateway = await Gateway.start({ servers: { raw: { url: server.url, trusted: true } } })
   await gateway.waitFor('up', 'raw')
@@ -23,7 +23,7 @@ test('no call and no notification waits because a server is slow to take those o
   const [hostile, kind] = [await RawClient.open(url), await RawClient.open(url)]
   const change = async (client: RawClient) =>
     assert.equal((await client.post({ jsonrpc: '2.0', method: CHANGED })).status, 202)
-  // More than there are sockets for calls.
+  // More than the number of sockets for calls.
   for (let n = 0; n < 300; n++) await change(hostile)
   await until('as many as may be on their way have come', () => server.of(CHANGED).length === OF_ONE)
   await change(kind)
@@ -46,7 +46,7 @@ test('notifications that a server has not taken are counted, by why', async () =
   await gateway.waitFor('up', 'raw')
   const lost = () => gateway.sums('breakwater_notifications_lost_total', 'reason', 'server="raw"')
   const client = await RawClient.open(gateway.mcp('raw'))
-  // Its server knows nothing of it before.
+  // The server does not know the client before its first call.
   await client.request('tools/call', { name: 'echo', arguments: {} })
   const change = () => client.post({ jsonrpc: '2.0', method: CHANGED })
   await change()
@@ -63,7 +63,7 @@ test('notifications that a server has not taken are counted, by why', async () =
 test('no call waits because its server is slow to take cancellations', async () => {
   const CANCELLED = 'notifications/cancelled'
   const isSlow = ({ message: { params } }: Seen) => (params as Json | undefined)?.name === 'slow'
-  // It answers no call of that tool, and acknowledges no cancellation.
+  // The server answers no call of this tool, and acknowledges no cancellation.
   const server = await RawServer.start(
     (seen) => isSlow(seen) || seen.message.method === CANCELLED,
     ['echo', 'slow'],

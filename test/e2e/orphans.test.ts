@@ -15,7 +15,7 @@ after(cleanUp)
 const server = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 const family = { command: process.execPath, args: [server] }
 
-/** A gateway with a server that has a family, and all of their processes. */
+/** Starts a gateway with a process family; returns all processes. */
 async function withFamily() {
   const gateway = await Gateway.start({ servers: { family, local: stdioToolbox() } })
   await gateway.waitFor('up', 'family', 'local')
@@ -32,12 +32,12 @@ function isSupervisor(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('supervisor.js')
   } catch {
-    // It has ended while we looked.
+    // The process ended meanwhile.
     return false
   }
 }
 
-/** How often a process has read from files, pipes and sockets. */
+/** Returns a process's number of reads from files, pipes and sockets. */
 function readsOf(pid: number): number {
   return Number(/^syscr: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1])
 }
@@ -71,7 +71,7 @@ test('a supervisor that was killed is replaced, and the next one knows of all se
   process.kill(killed, 'SIGKILL')
   let next = identified([])
   await until('another supervisor runs', () => {
-    // The one that was killed may be seen for a while.
+    // The killed process may be visible for a while.
     const others = descendantsOf(gateway.program.pid).filter((pid) => pid !== killed && isSupervisor(pid))
     next = identified(others)
     return next.length > 0
@@ -93,7 +93,7 @@ test('what a server leaves behind outside of its group ends with it, while the g
 
 test('what a server leaves behind that crashes is ended then, while the gateway goes on', async () => {
   const { pids, members, client, supervisors } = await withFamily()
-  // One of them can be told only as long as its parent lives: the supervisor has to have looked through all processes.
+  // One process can be found only while its parent lives: the supervisor has to scan all processes first.
   const [supervisor] = supervisors
   const seen = readsOf(supervisor!.pid) + 2 * readdirSync('/proc').length
   await until('the supervisor has looked', () => readsOf(supervisor!.pid) > seen)

@@ -11,14 +11,14 @@ import { Program } from './support/program.ts'
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const run = promisify(execFile)
 
-/** A folder of somebody who has installed the package that `npm pack` makes. */
+/** A user's folder with the package from `npm pack` installed. */
 let home: string
-/** What is in that package. */
+/** The extracted package. */
 let packed: string
 let command: string
 
 before(async () => {
-  // A copy, so that the folder that everybody builds in stays as it is; without what was built.
+  // A copy without build output, so the shared folder stays unchanged.
   const source = join(await newFolder(), 'source')
   await mkdir(source)
   for (const name of await readdir(root)) {
@@ -26,7 +26,7 @@ before(async () => {
     await cp(join(root, name), join(source, name), { recursive: true })
   }
   await symlink(join(root, 'node_modules'), join(source, 'node_modules'))
-  // The build has checked the types, which takes half a minute: here the script only notes that it was called.
+  // The build has checked the types already, which takes half a minute: here the script only notes its call.
   const manifest = JSON.parse(await readFile(join(source, 'package.json'), 'utf8')) as { scripts: object }
   const scripts = { ...manifest.scripts, types: 'mkdir asked-for-types' }
   await writeFile(join(source, 'package.json'), JSON.stringify({ ...manifest, scripts }))
@@ -35,7 +35,7 @@ before(async () => {
   const [{ filename = '' } = {}] = JSON.parse(stdout.slice(stdout.indexOf('['))) as { filename?: string }[]
   await access(join(source, 'asked-for-types'))
   await run('tar', ['-xzf', filename], { cwd: home })
-  // As npm lays it out, but for the packages that it needs: those of the project stand for what npm would fetch.
+  // The layout npm makes, but dependencies are links to the project's instead of downloads.
   const modules = join(home, 'node_modules')
   await mkdir(join(modules, '.bin'), { recursive: true })
   packed = join(modules, 'breakwater')
@@ -76,7 +76,7 @@ test('what it reads of its own is in it, and what only a checkout needs is not',
 test('init and start in that folder make a gateway that listens', async () => {
   await run(command, ['init'], { cwd: home })
   const args = [join(packed, 'dist', 'main.js'), 'start', '--port', '0']
-  // Its server comes from a registry, which a test does without.
+  // The server would come from a registry; tests do without.
   const env = { XDG_RUNTIME_DIR: home, npm_config_offline: 'true' }
   const program = new Program(args, { cwd: home, env })
   await program.line('it listens', (line) => (line.includes('"listening"') ? line : undefined))

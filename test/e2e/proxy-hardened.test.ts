@@ -16,14 +16,14 @@ let gateway: Gateway
 let server: RawServer
 const others: { close(): unknown }[] = []
 
-/** Listens on a free port of loopback. */
+/** Listens on a free loopback port. */
 async function listening(started: Server): Promise<string> {
   others.push(started)
   await new Promise<void>((resolve) => started.listen(0, '127.0.0.1', resolve))
   return `127.0.0.1:${(started.address() as AddressInfo).port}`
 }
 
-/** What a server gets that answers each connection in one way of its own; its text so far, and how often it was met. */
+/** A server that misbehaves on each connection in its own way; records texts and connections. */
 class Breaking {
   readonly requests: string[] = []
   readonly sockets = new Set<Socket>()
@@ -88,7 +88,7 @@ before(async () => {
   })
   resetting = await Breaking.start((socket) => socket.resetAndDestroy())
   silent = await Breaking.start(() => undefined)
-  // Its length is told by nothing but the end.
+  // Only the end of the connection ends the body.
   chatty = await Breaking.start((socket) => {
     socket.write('HTTP/1.1 200 OK\r\n\r\n')
     socket.end('x'.repeat(MAX_REPLY * 4))
@@ -147,11 +147,11 @@ interface Answer {
   readonly status: number
   readonly head: string
   readonly body: string
-  /** Whether the gateway closed the connection by itself. */
+  /** Whether the gateway closed the connection. */
   readonly closed: boolean
 }
 
-/** Sends bytes as they are over a socket of its own, and reads what comes back until it is closed or whole. */
+/** Sends bytes over its own socket, and reads until the reply is complete or the connection closes. */
 function raw(bytes: string): Promise<Answer> {
   const { hostname, port } = new URL(gateway.data)
   return new Promise((resolve, reject) => {
@@ -181,13 +181,13 @@ function isWhole(text: string): boolean {
 
 const host = () => new URL(gateway.data).host
 
-/** A request without a body. */
+/** Sends a request without a body. */
 const get = (target: string, ...lines: readonly string[]) =>
   raw([`GET ${target} HTTP/1.1`, `host: ${host()}`, ...lines, '', ''].join('\r\n'))
 
 const ask = (path: string, init: RequestInit = {}) => fetch(`${gateway.data}/proxy/${path}`, init)
 
-/** The error of an answer, which is always JSON in our words. */
+/** Returns the error of an answer, which is always JSON in the gateway's words. */
 async function errorOf(response: Response): Promise<Json> {
   assert.match(response.headers.get('content-type') ?? '', /^application\/json/)
   return (await response.json()) as Json
@@ -303,7 +303,7 @@ test('a request that could be read as two is refused', async () => {
   assert.equal((await raw(twice)).status, 400)
   const folded = `POST /proxy/open/x HTTP/1.1\r\nhost: ${host()}\r\ntransfer-encoding: xchunked\r\n\r\n${smuggled}`
   assert.ok((await raw(folded)).status >= 400)
-  // What a GET carries would be read as the next request by a server that expects none.
+  // A server that expects no body on GET would read the body as the next request.
   const withBody = await get('/proxy/open/x', `content-length: ${smuggled.length}`, '', smuggled)
   assert.deepEqual([withBody.status, withBody.closed], [400, true])
   const chunked = await get('/proxy/open/x', 'transfer-encoding: chunked', '', '0', '')
@@ -463,7 +463,7 @@ test('pages of other sites reach nothing of the data plane, even where a browser
   }
   for (const site of ['none', 'same-origin'])
     assert.equal((await get('/proxy/open/x', `sec-fetch-site: ${site}`)).status, 200, site)
-  // A page that may call says where it is from.
+  // An allowed page names its origin.
   const page = ['sec-fetch-site: cross-site', 'origin: http://localhost:3000']
   assert.equal((await get('/proxy/open/x', ...page)).status, 200)
 })

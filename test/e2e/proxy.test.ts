@@ -31,7 +31,7 @@ after(async () => {
   closeServers()
 })
 
-/** Asks for a path as it is written, without tidying it up. */
+/** Asks for a path without normalising it. */
 function ask(path: string, headers: Record<string, string> = {}): Promise<{ status: number; body: string }> {
   const { hostname, port } = new URL(gateway.data)
   return new Promise((resolve, reject) => {

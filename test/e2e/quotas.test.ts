@@ -8,12 +8,12 @@ import { RawClient, type RawReply } from './support/raw-client.ts'
 import { closeServers, RawServer } from './support/raw-server.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 
-// One look at each limit from outside; who makes room for whom is in test/downstream.
+// Each limit once, from outside; priorities between clients are in test/downstream.
 
 after(cleanUp)
 after(closeServers)
 
-/** A gateway before one server, which is up. */
+/** Starts a gateway before one server, and waits until it is up. */
 async function before(server: Json, gateway: Json = {}, more: Partial<GatewayParts> = {}): Promise<Gateway> {
   const started = await Gateway.start({ servers: { box: server }, gateway, ...more })
   await started.waitFor('up', 'box')
@@ -56,7 +56,7 @@ test('who hoards sessions loses the longest idle ones to others at the same addr
 
 test('who says very much of itself in many sessions keeps nobody out', async () => {
   const MIB = 1024 ** 2
-  // A fifth of the memory, of which one address may have half.
+  // A fifth of the memory is for this; one address may have half.
   const gateway = await before(stdioToolbox(), { limits: { memory: '64MiB' } })
   const long = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`k${n}`, 'x'.repeat(60)]))
   const params = { ...initializeRequest.params, capabilities: { experimental: long } }
@@ -90,7 +90,7 @@ test('who listens under many names is told what there is too much of, and others
   assert.equal(listens.data.reason, 'overloaded')
   const callers = errorOf(await kinds[3]!.call('echo', { text: 'x' }))
   assert.match(callers.message, /of this client \(limit 3, gateway\.limits\.perClient\)/)
-  // Another token is no part of that: whoever has the most kinds loses the one that listened for longest.
+  // Another token counts separately: the tenant with the most kinds loses its oldest listener.
   const other = kinds[3]!.request('tools/call', { name: 'echo', arguments: { text: 'x' } })
   const { messages: said } = await kinds[3]!.post(other, bearer('other').headers)
   assert.ok('result' in (said[0] ?? {}), JSON.stringify(said))
@@ -141,7 +141,7 @@ const canAnswer = { capabilities: { elicitation: { form: {} } } }
 const answer = { action: 'accept', content: {} }
 const event = (message: Json) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
 
-/** A server whose tool `ask` asks the agent and returns the whole answer, and whose tool `hang` never ends. */
+/** A server: its tool `ask` asks the agent and returns the whole answer, its tool `hang` never ends. */
 async function askingServer(): Promise<RawServer> {
   const asking = new Map<unknown, (text: string) => void>()
   return RawServer.start(
@@ -168,7 +168,7 @@ async function askingServer(): Promise<RawServer> {
   )
 }
 
-/** Calls `ask` in a session, and waits for the question of its server. */
+/** Calls `ask` in a session, and waits for the server's question. */
 async function asked(agent: RawClient, id: string) {
   const call = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'ask', arguments: {} } }
   const reader = await agent.stream(call)
@@ -228,7 +228,7 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
   }
   assert.deepEqual((await busy.request('ping')).result, {})
   await cancel(hanging)
-  // Each call has given back its place once, and no place twice.
+  // Each call has released its slot once, and no slot twice.
   await cancel(await fill(0))
   assert.equal(await isFull(), false)
 })
@@ -273,7 +273,7 @@ test('a tenant with many calls leaves the last places of its address to tenants 
   const refusal = /nearly too many calls of this client \(limit \d+, gateway\.limits\.perClient\)/
   assert.match((await busy.post({ jsonrpc: '2.0', id: 'more', ...hang })).text, refusal)
   assert.equal(await refusals(gateway, 'calls_per_tenant'), 1)
-  // Who gives no name is another one.
+  // A client without a name counts separately.
   const other = new ModernClient(gateway.mcp('box'), canAnswer.capabilities)
   delete other.meta['io.modelcontextprotocol/clientInfo']
   assert.equal(((await other.call('ask')).messages[0]?.result as Json).resultType, 'input_required')
@@ -282,7 +282,7 @@ test('a tenant with many calls leaves the last places of its address to tenants 
   await Promise.all(hanging)
 })
 
-/** A rate that gives nothing back while a test runs, however slow the machine is. */
+/** A rate that refills nothing during a test, however slow the machine. */
 const RATE = '1/h'
 
 const countOf = (reason: string, responses: readonly Json[]) =>
@@ -314,10 +314,10 @@ test('who loops over rejections gets them later and later, and all else at once'
   const gateway = await before(stdioToolbox(), {}, { policies })
   const [client, other] = [await RawClient.open(gateway.mcp('box')), await RawClient.open(gateway.mcp('box'))]
   const held = () => gateway.metric('breakwater_rejections_held_total')
-  // The first is let through, the second is told when to come back, and ten more may come too soon.
+  // The first call is let through, the second learns when to retry, and ten more may come too soon.
   for (let n = 0; n < 12; n++) await client.call('fail')
   assert.equal(await held(), 0)
-  // Ten of each second are free: on a busy machine a loop may not be faster than that.
+  // Ten a second are free: on a busy machine a sequential loop may not be faster.
   await until('some are held', async () => {
     const responses = await Promise.all(Array.from({ length: 30 }, () => client.call('fail')))
     assert.equal(countOf('rate_limited', responses), 30)

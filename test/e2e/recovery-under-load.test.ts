@@ -8,16 +8,16 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 
 const SESSIONS = 10
 const AT_ONCE = 3
-/** Between two rounds of one session, in milliseconds. */
+/** Pause between two rounds of one session, in milliseconds. */
 const PAUSE_MS = 30
 const OUTAGE_MS = 1_000
-/** How long after its return a server is looked at, in milliseconds. */
+/** How long a server is watched after its return, in milliseconds. */
 const WATCHED_MS = 5_000
 
 let gateway: Gateway
 const servers = new Map<string, CountingServer>()
 
-/** Each way of an agent to a server with sessions; a pinned server is asked only as what it is. */
+/** Each path of an agent to a server with sessions; a server with a configured era gets requests of this era only. */
 const ways = (['legacy', 'auto'] as const).flatMap((pin) =>
   (['legacy', 'modern'] as const).flatMap((agent) => ['own', 'all'].map((route) => ({ pin, agent, route }))),
 )
@@ -26,7 +26,7 @@ type Way = (typeof ways)[number]
 const titleOf = ({ pin, agent, route }: Way) => `${agent} agents, era ${pin}, endpoint of ${route}`
 const nameOf = (kind: string, { pin, agent, route }: Way) => `${kind}-${pin}-${agent}-${route}`
 
-/** Ways of which each two settings meet once: a load is dear. */
+/** A subset in which each two settings meet once: a load is expensive. */
 const pairwise = ways.filter(
   ({ pin, agent, route }) => (pin === 'auto') !== ((agent === 'modern') === (route === 'own')),
 )
@@ -55,14 +55,14 @@ function serverOf(name: string): CountingServer {
   return server
 }
 
-/** An agent that knows nothing but `write` of one server, whatever endpoint it uses. */
+/** Opens an agent that calls only `write` of one server, on either endpoint. */
 async function writerOf(name: string, agent: Era, route: string): Promise<(token: string) => Promise<Told>> {
   const isAll = route === 'all'
   const client = await Agent.open(agent, gateway.mcp(isAll ? undefined : name))
   return (token) => client.call(isAll ? `${name}__write` : 'write', { token })
 }
 
-// They wait for most of their time, each for a server of its own.
+// Concurrent, because the loads mostly wait, each for its own server.
 describe('loads', { concurrency: 4 }, () => {
   for (const way of pairwise)
     test(`a restart under load is over when the server is back (${titleOf(way)})`, async (t) => {

@@ -8,7 +8,7 @@ import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
 let gateway: Gateway
 let remote: HttpToolbox
-/** Says that it does not know a session with a status that means many things. */
+/** Reports an unknown session with an ambiguous status. */
 let vague: HttpToolbox
 let all: RawClient
 
@@ -24,7 +24,7 @@ before(async () => {
       private: stdioToolbox({ sharing: 'per_session' }),
       another: stdioToolbox(),
     },
-    // Nobody needs to wait for longer until a server is said to be down.
+    // No test needs a longer wait for a server that is down.
     policies: { overrides: [{ match: { server: 'remote' }, gate: { patience: '5s' } }] },
   })
   await gateway.waitFor('up', 'remote', 'vague', 'strict', 'shared', 'private', 'another')
@@ -32,7 +32,7 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Whether a call succeeds; an error must be one that says to try again, unless it may have run. */
+/** Returns whether a call succeeds; an error must invite a retry, unless the call may have run. */
 async function works(client: RawClient, tool: string): Promise<boolean> {
   const { error, result } = (await client.call(tool)) as { error?: { data: Json }; result?: Json }
   if (error !== undefined) assert.equal(error.data.retryable, !error.data.sent, JSON.stringify(error))

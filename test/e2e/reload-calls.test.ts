@@ -8,7 +8,7 @@ import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
-/** Far shorter than the calls that are under way over a reload. */
+/** Far shorter than the calls under way across a reload. */
 const DRAIN = '1s'
 const CALL_MS = 3_000
 const CALLS = 12

@@ -14,14 +14,14 @@ after(cleanUp)
 const url = 'http://127.0.0.1:9/mcp'
 const parts: GatewayParts = { servers: { a: { url } }, gateway: { drain: '1s', environment: 'staging' } }
 
-/** The same, to be told from what was there before. */
+/** The same parts with other servers, to recognise a reload. */
 const others: GatewayParts = { ...parts, servers: { a: { url }, b: { url } } }
 
 const said = (text: string) => (line: string) => (line.includes(text) ? true : undefined)
 
 const pipe = (path: string) => promisify(execFile)('mkfifo', [path])
 
-/** Reloads what cannot be read, and then what can; the gateway has to be ready all the while, and to end when it is told to. */
+/** Reloads an unreadable file, and then a readable file; the gateway has to stay ready, and stop on request. */
 async function survives(gateway: Gateway, what: RegExp): Promise<void> {
   const refused = gateway.post<{ errors: string[] }>('/admin/reload')
   assert.equal((await fetch(`${gateway.data}/livez`)).status, 200)
@@ -97,7 +97,7 @@ test('a journal that is a pipe is refused, and the process ends when it is told 
 })
 
 test('a config with more values than fit into memory is refused, and leaves the process alone', async () => {
-  // Of its own the process has less than what was read into it would need.
+  // The process has less memory than the parsed file would need.
   const gateway = await Gateway.start(parts, { nodeArgs: ['--max-old-space-size=200'] })
   await writeFile(gateway.file, `[${'1,'.repeat(500_000)}1]`)
   await survives(gateway, /:1:400002 {2}holds more than 100000 values/)
@@ -112,7 +112,7 @@ test('the process ends when it is told to while a thread reads a config', async 
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 })
 
-/** Runs a script of bash, whose process becomes the gateway; says its id first. */
+/** Runs a bash script whose process becomes the gateway; prints its pid first. */
 const inBash =
   'require("child_process").spawn("bash", ["-c", ...process.argv.slice(1)], { stdio: "inherit" })'
 
@@ -139,7 +139,7 @@ test('a signal that asks for a reload while the gateway starts does not end it, 
   const file = `${await newFolder()}/gateway.yaml`
   await pipe(file)
   const program = new Program([main, 'start', '--config', file])
-  // Whoever writes to a pipe waits until somebody reads it: from here on the gateway is starting.
+  // A write to a pipe waits for a reader: from now on the gateway is starting.
   await writeFile(file, configText(parts))
   program.signal('SIGHUP')
   await program.line('it reloads', said('"trigger":"SIGHUP"'))

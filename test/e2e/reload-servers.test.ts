@@ -28,7 +28,7 @@ async function serversInList(): Promise<string> {
   return [...new Set(result.tools.map(({ name }) => name.split('__')[0]))].join()
 }
 
-/** Does something, and waits until sessions were told that it changed the list. */
+/** Does something, and waits until sessions heard of the changed list. */
 async function telling(change: () => Promise<unknown>): Promise<void> {
   const told = stream.messages(LIST_CHANGED).length
   await change()

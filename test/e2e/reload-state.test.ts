@@ -23,8 +23,8 @@ after(cleanUp)
 after(closeServers)
 
 /**
- * Puts a config into force, and waits for its server, if it has one. Other headers make other endpoints: what one test
- * has done to a server is not known to the next.
+ * Puts a config into force, and waits for its server, if any. Other headers make other endpoints, so tests do not share
+ * state about a server.
  */
 async function configure(urls: readonly string[], breaker: Json = steady, headers: Json = {}): Promise<void> {
   const entries = urls.length === 0 ? {} : { flaky: { urls, headers, trusted: true } }
@@ -34,7 +34,7 @@ async function configure(urls: readonly string[], breaker: Json = steady, header
   if (urls.length > 0) await gateway.waitFor('up', 'flaky')
 }
 
-/** What became of calls of several callers: the reasons of those that failed. */
+/** Returns the reasons of failed calls of several callers. */
 async function calls(count: number): Promise<unknown[]> {
   const clients = await Promise.all(
     Array.from({ length: CALLERS }, () => RawClient.open(gateway.mcp('flaky'))),
@@ -86,7 +86,7 @@ test('a good replica that moves to the place of a bad one keeps its share, and i
   assert.deepEqual(await calls(300), [])
   const after = await Promise.all([good.count('read'), fresh.count('read')])
   const [toGood, toFresh] = [after[0] - before[0], after[1] - before[1]]
-  // Not halves: calls go where they are faster, and on a busy machine that is one of them for a while.
+  // Not halves: calls prefer the faster replica, which may be the same for a while on a busy machine.
   assert.ok(toGood > 20 && toFresh > 20, `${toGood} and ${toFresh} of 300 calls`)
 })
 
@@ -94,7 +94,7 @@ test('a bad replica that moves to another place is known to be bad there', async
   const [bad, good] = servers
   await bad.behave({ read: { failing: 1 } })
   await configure([bad.url, good.url], steady, { 'x-key': 'still bad' })
-  // Calls leave what fails, and it may take some time until enough of them have met it.
+  // Calls avoid a failing replica, so enough failures for its breaker may take some time.
   await until('its breaker has opened', async () => {
     await calls(20)
     return (await breakers()).some(([replica, state]) => replica === 0 && state !== 'closed')

@@ -10,7 +10,7 @@ let gateway: Gateway
 let remote: HttpToolbox
 let client: RawClient
 
-/** A config with the two servers that stay as they are, and a timeout to tell one config from the next. */
+/** A config with the two permanent servers, and a timeout that tells configs apart. */
 function parts(timeout: number): GatewayParts {
   return {
     servers: { local: stdioToolbox(), remote: { url: remote.url } },

@@ -20,13 +20,13 @@ after(async () => {
 const uri = 'file:///a'
 const fixture = (name: string) =>
   fileURLToPath(new URL(`../fixtures/${name}${extname(import.meta.url)}`, import.meta.url))
-/** A server that says when it starts. */
+/** A server that notes its starts. */
 const entry = {
   command: 'sh',
   args: ['-c', `echo started >&2; exec "${process.execPath}" "${fixture('contract-server')}"`],
 }
 
-/** An agent that has subscribed to a resource of a server. */
+/** Starts an agent with a subscription to a server's resource. */
 async function subscriber(server: Json) {
   const gateway = await Gateway.start({ servers: { box: { ...server, health: { every: '1s' } } } })
   await gateway.waitFor('up', 'box')

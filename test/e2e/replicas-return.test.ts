@@ -8,15 +8,15 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 after(cleanUp)
 
 const REPLICAS = 3
-/** So many that chance alone leaves no replica without its part. */
+/** Enough agents that no replica stays without calls by chance. */
 const AGENTS = 36
-/** Between two calls of one agent, in milliseconds. */
+/** Pause between two calls of one agent, in milliseconds. */
 const PAUSE_MS = 30
 const OUTAGE_MS = 3_000
 const SETTLED_MS = 10_000
 const WATCHED_MS = 5_000
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('replicas that return', { concurrency: 2 }, () => {
   for (const era of ['legacy', 'modern'] as const)
     test(`calls of ${AGENTS} agents spread again over replicas that were all gone (${era} era)`, async (t) => {
@@ -59,7 +59,8 @@ describe('replicas that return', { concurrency: 2 }, () => {
       await Promise.all(loops)
       const report = `before ${first.counts.join('/')}, after ${counts.join('/')}; ${JSON.stringify(talliesOf(watched))}`
       t.diagnostic(report)
-      // Whoever is slower gets less, and on a busy machine somebody is; one that is left out gets a call now and then.
+      // A slower replica gets fewer calls, and on a busy machine some replica is slower; even an avoided replica gets a
+      // call now and then.
       for (const share of shares) assert.ok(share >= 0.02 && share <= 0.9, report)
       assert.ok((talliesOf(watched).result ?? 0) >= 0.95 * watched.length, report)
     })

@@ -6,22 +6,22 @@ import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 
 const CALLERS = 50
-/** Longer than the window of ten seconds in which a budget counts. */
+/** Longer than the ten-second window of a retry budget. */
 const OUTAGE_MS = 12_000
-/** Between two calls of one agent: with 50 of them, about 200 calls a second. */
+/** Pause between two calls of one agent, in milliseconds: 50 agents make about 200 calls a second. */
 const PAUSE_MS = 250
 
 after(cleanUp)
 
 interface Report {
-  /** Calls of agents that began in the outage, and how many of them failed. */
+  /** Calls begun during the outage, and the failures among them. */
   readonly offered: number
   readonly failed: number
-  /** Calls that had reached the server when it worked again. */
+  /** Calls the server had received when it worked again. */
   readonly received: number
 }
 
-/** What an outage looks like from both sides. */
+/** Returns an outage as seen from both sides. */
 async function outage(policies: Json): Promise<Report> {
   const server = await FlakyServer.start()
   await server.behave({ read: { failing: 1 } })
@@ -52,7 +52,7 @@ test('retries wait until a failing server works again, and reach it a few times 
   const report = JSON.stringify({ offered, failed, received })
   assert.equal(failed, 0, `no call is lost: ${report}`)
   assert.ok(received > offered, `there were retries: ${report}`)
-  // One at a time finds out, twice a second in the end and ten times at first.
+  // A single call probes at a time: ten a second at first, two in the end.
   assert.ok(received <= offered + (OUTAGE_MS / 1_000) * 5, `only some of them go: ${report}`)
 })
 

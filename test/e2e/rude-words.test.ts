@@ -15,7 +15,7 @@ after(async () => {
 
 const rude = fileURLToPath(new URL('../fixtures/rude-server.js', import.meta.url))
 
-/** Servers of all sorts, each of which says rude words wherever it can. */
+/** Servers of all sorts, with rude texts wherever possible. */
 async function rudeServers() {
   const remote = await RawServer.start(
     ({ message }, response) => {
@@ -44,7 +44,7 @@ async function rudeServers() {
   }
 }
 
-/** Has agents do the same, and everything asked that answers with words of others. */
+/** Repeats the agents' actions and asks for every text that quotes others. */
 async function provoke(gateway: Gateway): Promise<string[]> {
   await gateway.waitFor('up', 'local', 'remote')
   await gateway.waitFor('down', 'refuses', 'refusing', 'untyped')
@@ -81,7 +81,7 @@ async function provoke(gateway: Gateway): Promise<string[]> {
   return said
 }
 
-/** Colours are the log's own; no server of ours sends one of these alone. */
+/** The log's own colours; no test server sends one alone. */
 const COLOURS = /\u001b\[(0|1|2|22|30|31|32|33|34|35|36|37|39|90)m/g
 
 for (const terminal of [false, true]) {
@@ -243,7 +243,7 @@ test('the limits of names hold for what an agent sees: with the name of their se
     [plain, ...shortened].map((name, index) => [['plain', fits, `${fits}t`, bare][index], name]),
   )
 
-  // Its whole name is as good as the one that is shown.
+  // The full name works as well as the shortened name.
   assert.equal(await aggregate.say(`edge__${fits}`), 'called')
   for (const name of shortened) assert.equal(await aggregate.say(name), 'called')
   assert.deepEqual(

@@ -15,7 +15,7 @@ import { main } from '../support/main.ts'
 
 const token = 'scenario-test-token'
 
-/** Asserts of a server that answers 503 what a gateway without policies keeps none of. */
+/** Assertions about a server with 503s, all of which fail without policies. */
 const everyKind = `
 name: mine
 description: Every kind of assertion.
@@ -35,7 +35,7 @@ faults:
   - { name: mine, type: http.status, rate: 1, status: 503, match: { server: $server, method: tools/call }, ttl: 1m, allowWrites: true }
 `
 
-/** A gateway before two servers behind HTTP with a tool that only reads. */
+/** Starts a gateway before two HTTP servers with a read-only tool. */
 async function startCatalogue(t: TestContext, policies: Json = {}) {
   const [first, second] = await Promise.all([catalogueServer(t), catalogueServer(t)])
   const servers = { first, second }
@@ -51,7 +51,7 @@ async function startCatalogue(t: TestContext, policies: Json = {}) {
   return gateway
 }
 
-/** A gateway before a toolbox, whose faults the control port may switch on. */
+/** Starts a gateway before a toolbox; the control port may switch on faults. */
 async function startGateway(chaos: Json = { enabled: true }, servers?: Json) {
   const mcpServers = servers ?? { toolbox: { url: (await HttpToolbox.start()).url } }
   const file = join(await newFolder(), 'gateway.yaml')
@@ -72,7 +72,7 @@ async function startGateway(chaos: Json = { enabled: true }, servers?: Json) {
 const run = (control: string, ...args: readonly string[]) =>
   new Program([main, 'scenario', 'run', ...args, '--control', control], { env: { BREAKWATER_TOKEN: token } })
 
-/** Calls a tool over and over, until a program ends. */
+/** Calls a tool repeatedly until a program ends. */
 async function traffic(client: Client, program: Program): Promise<void> {
   while (program.isRunning)
     await client.callTool({ name: 'echo', arguments: { text: 'hi' } }).catch(() => undefined)
@@ -88,7 +88,7 @@ after(async () => {
   await cleanUp()
 })
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('runs of scenarios', { concurrency: 4 }, () => {
   test('the calls of others decide what the gateway knows of them, and nothing of it stays', async () => {
     const { control, client } = await startGateway()
@@ -207,7 +207,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
       /^replies judged correct: at least 10000: \d+$/,
       /^first good answer within 1ms of the faults' end: \d/,
       /^p95 of calls after the recovery: at most 1ms: \d/,
-      // Of the scenario of the library.
+      // From the library's scenario.
       /^share of calls that succeed: at least 0\.9: 0$/,
     ].entries())
       assert.match(failed[index] ?? '', pattern, said)
@@ -259,7 +259,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     await runner.line('all is injected', (line) => (line.includes('cascading-3-hang') ? true : undefined))
     const asking = traffic(client, runner)
     assert.equal((await activeFaults(control)).length, 3)
-    // It lives for longer than its lease, which is renewed meanwhile.
+    // The fault outlives its lease, which is renewed meanwhile.
     await runner.line('it is under way', (line) => (line.includes(' left; injected: ') ? true : undefined))
     assert.equal((await activeFaults(control)).length, 3)
     runner.signal('SIGKILL')

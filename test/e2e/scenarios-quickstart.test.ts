@@ -10,7 +10,7 @@ import { Program } from './support/program.ts'
 import { assertionsIn } from './support/scenario-lines.ts'
 import { main } from '../support/main.ts'
 
-/** Which scenarios run one after the other, at which server of the quickstart, or at a second process of it. */
+/** Scenarios in sequence, at a server of the quickstart or at a second process of it. */
 const lanes: Readonly<Record<string, readonly string[]>> = {
   memory: ['schema-drift', 'dependency-down'],
   'memory-2': ['slow-long-tail', 'retry-storm'],
@@ -20,7 +20,7 @@ const lanes: Readonly<Record<string, readonly string[]>> = {
   'filesystem-2': ['dependency-slow', 'servers-down'],
 }
 
-/** How long the faults of each last: of the longest, until all of it has shown. */
+/** Duration of the faults: the longest needs this long for all of its effects. */
 const DURATION = '9s'
 
 let gateway: Gateway
@@ -31,7 +31,7 @@ before(async () => {
     policies: Json
     chaos: Json
   }
-  // One of them again, at which nobody injects anything.
+  // A second copy of a server, free of faults.
   const servers: Record<string, Json> = { witness: mcpServers.everything! }
   for (const lane of Object.keys(lanes)) {
     const entry = mcpServers[lane.replace(/-2$/, '')]!

@@ -10,7 +10,7 @@ import { Program } from './support/program.ts'
 import { assertionsIn } from './support/scenario-lines.ts'
 import { main } from '../support/main.ts'
 
-/** How long the faults of each have to last until all of it has shown, at a server whose tool only reads. */
+/** Durations of the faults until all their effects have shown, at a server with a read-only tool. */
 const durations: Readonly<Record<string, string>> = {
   cascading: '12s',
   'dependency-down': '3s',
@@ -58,7 +58,7 @@ before(async (t) => {
 })
 after(cleanUp)
 
-/** Runs a scenario against one server, with traffic of its own; resolves to the exit code and all that it said. */
+/** Runs a scenario with its own traffic against one server; resolves to the exit code and the output. */
 async function run(scenario: string, duration: string, server: string, ...more: readonly string[]) {
   const where = ['--control', gateway.control, '--data', gateway.data, '--server', server]
   const args = ['scenario', 'run', scenario, '--duration', duration, ...where, ...more]
@@ -99,7 +99,7 @@ test(
     ])
     const { faults } = (await gateway.admin<{ faults: unknown[] }>('/chaos/status')).body
     assert.deepEqual(faults, [], 'nothing of them stays armed')
-    // Those that were under way at the end of a run were given up.
+    // Calls under way at the end of a run were given up.
     const ended = await gateway.sums('breakwater_tool_calls_total', 'result', 'server="witness"')
     const { returned = 0, cancelled = 0, ...others } = ended
     assert.deepEqual(others, {}, 'no call of a server that is not hit fails')

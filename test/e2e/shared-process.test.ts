@@ -13,7 +13,7 @@ const capabilities = { sampling: {}, elicitation: {} }
 const question = (id: string) => ({ id, method: 'elicitation/create', params: { message: `for ${id}` } })
 const log = { method: 'notifications/message', params: { level: 'critical', data: 'a secret' } }
 
-/** A process that two agents share: one of them that gives up or leaves, and a bystander. */
+/** A process shared by two agents: `leaver` gives up or leaves, `bystander` stays. */
 async function stage(settings: Json = {}) {
   const extension = extname(import.meta.url)
   const path = fileURLToPath(new URL(`../fixtures/whispering-server${extension}`, import.meta.url))
@@ -25,20 +25,20 @@ async function stage(settings: Json = {}) {
   return { gateway, leaver, bystander }
 }
 
-/** The result of a reply that has to be none of an error. */
+/** Returns the result of a reply; fails on an error. */
 function resultOf({ messages }: RawReply): Json {
   assert.ok(messages[0] !== undefined && 'result' in messages[0], JSON.stringify(messages))
   return messages[0].result as Json
 }
 
-/** Has the leaver begin a call; its end is not waited for. */
+/** Starts a call of the leaver, without waiting for its end. */
 async function hold({ leaver, bystander }: Awaited<ReturnType<typeof stage>>, id: string) {
   const params = { name: 'hold', arguments: { key: id } }
   void leaver.post({ jsonrpc: '2.0', id, method: 'tools/call', params }).catch(() => undefined)
   await until('the call has reached the process', async () => (await bystander.say('held')) === '1')
 }
 
-/** What the bystander gets with a call in whose course the process says all this. */
+/** Returns everything the bystander receives during a call in which the process sends these messages. */
 async function overheard(bystander: RawClient, messages: readonly Json[]): Promise<unknown[]> {
   const params = { name: 'whisper', arguments: { messages } }
   const reply = await bystander.post({ jsonrpc: '2.0', id: 'whisper', method: 'tools/call', params })

@@ -18,7 +18,7 @@ import { HttpToolbox, stdioScript, stdioToolbox } from './support/toolbox.ts'
 after(cleanUp)
 after(closeServers)
 
-/** A shell that stays between the gateway and the server. */
+/** A shell between the gateway and the server. */
 const behindShell = {
   command: 'sh',
   args: ['-c', `exec 3<&0; "${process.execPath}" "${stdioScript}" <&3 & wait`],
@@ -26,13 +26,13 @@ const behindShell = {
 
 const stubborn = stdioToolbox({ env: { TOOLBOX_STUBBORN: '1' } })
 
-/** Leaves processes outside of its group, which are as stubborn as itself. */
+/** Leaves stubborn processes outside its group. */
 const familyScript = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 
 /** Never answers its handshake. */
 const mute = { command: process.execPath, args: ['-e', 'setInterval(() => undefined, 1e6)'] }
 
-/** A gateway with processes of all sorts under it, and those processes. */
+/** Starts a gateway with processes of all sorts; returns the processes. */
 async function crowded(drain: string) {
   const remote = await HttpToolbox.start()
   const servers = {
@@ -51,7 +51,7 @@ async function crowded(drain: string) {
   return { gateway, client, family, remote }
 }
 
-/** A process that was killed may still be there for a moment: on a busy machine it has to wait for its turn to end. */
+/** A killed process may remain for a moment: on a busy machine its exit has to be scheduled. */
 async function allGone(family: readonly number[]): Promise<void> {
   await until('all processes are gone', () => !family.some(isAlive))
 }
@@ -92,7 +92,7 @@ test('an agent that goes on calling does not hold up the drain: each reply is th
         JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'any', arguments: {} } }),
       )
       const response = await once(asking, 'response').catch((error: NodeJS.ErrnoException) => error)
-      // A connection that is idle at the first sign of the end is closed, also when a call is on its way to it.
+      // The gateway closes an idle connection when it stops, even with a call on the way.
       if (response instanceof Error) return assert.match(response.code ?? '', /ECONNREFUSED|ECONNRESET/)
       const [reply] = response as [IncomingMessage]
       assert.ok((JSON.parse(await text(reply)) as Json).result)
@@ -216,7 +216,7 @@ test('servers that will not end take one time of grace together, and the log nam
     const line = gateway.log.find(({ msg }) => String(msg).startsWith(message))
     return Date.parse(String(line?.time))
   }
-  // One after the other they take 2.5 s each, and what the family has left behind as long again.
+  // In sequence they take 2.5 s each, and the family's leftovers the same again.
   const tookMs = at('stopped') - at('stopping')
   assert.ok(tookMs < 5_000, `they were ended one after the other: ${tookMs} ms`)
 })

@@ -7,7 +7,7 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 
 const CALLERS = 10
-/** Of so many calls a share is taken. */
+/** Calls per share. */
 const WINDOW = 1_000
 
 after(cleanUp)
@@ -28,7 +28,7 @@ test('calls go to the fast one of two replicas, and the slow one is tried again 
     }
   })
   const counts = async () => ({ fast: await fast.count('read'), slow: await slow.count('read') })
-  /** The share of the next calls that the fast replica gets. */
+  /** Returns the fast replica's share of the next calls. */
   const share = async () => {
     const before = await counts()
     let now = before
@@ -37,7 +37,7 @@ test('calls go to the fast one of two replicas, and the slow one is tried again 
     return (now.fast - before.fast) / all()
   }
   try {
-    // The first window is for finding out which of them is fast.
+    // The balancer learns the faster replica during the first window.
     await share()
     const toFast = await share()
     assert.ok(toFast >= 0.95, `${toFast} of the calls went to the fast replica`)

@@ -7,8 +7,7 @@ import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 
-// Processes that are slow to start, or do not start at all. Which of two things comes first is told by deadlines that lie
-// far apart, and by what has been started meanwhile.
+// Processes that start slowly or never. Distant deadlines, and the number of starts, tell the order of two events.
 
 after(cleanUp)
 
@@ -16,7 +15,7 @@ const fixture = fileURLToPath(new URL('../fixtures/starting-server.js', import.m
 
 interface Scene {
   readonly gateway: Gateway
-  /** How many processes have been started. */
+  /** Returns the number of processes started. */
   readonly starts: () => Promise<number>
 }
 
@@ -44,7 +43,7 @@ interface Failed {
   readonly data: { readonly sent: boolean; readonly retryAfterMs?: number; readonly code: string }
 }
 
-/** The error of a call, and how long it took, in milliseconds. */
+/** Returns the error of a call and its duration in milliseconds. */
 async function callOf(gateway: Gateway, headers: Record<string, string> = {}) {
   const client = await RawClient.open(gateway.mcp(), { headers })
   const since = performance.now()
@@ -78,7 +77,7 @@ test('a server that is silent for longer than a handshake may take comes up at i
   assert.equal((await stateOf(gateway)).startingForMs, undefined)
 })
 
-/** What is told of a server that cannot come up: in the state, and to calls, which wait for no start. */
+/** Checks the texts about a server that cannot start, in its state and in calls, which fail at once. */
 async function failsFast({ gateway }: Scene, words: RegExp): Promise<void> {
   await gateway.waitFor('down', 'it')
   const { error } = await stateOf(gateway)
@@ -109,7 +108,7 @@ test('a call to a program that ends at once is told its last words, without what
 })
 
 test('a call to a program that hangs in its handshake is answered with the reason of the last start', async () => {
-  // As long as it needs for its last words on a busy machine, and more.
+  // More time than its last output needs on a busy machine.
   const scene = await start(program('hang', 0, { timeouts: { start: '4s', discovery: '500ms' } }))
   await failsFast(
     scene,

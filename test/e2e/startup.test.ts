@@ -9,7 +9,7 @@ let hung: Server
 let gateway: Gateway
 let listeningAfterMs: number
 
-/** How long a server is waited for that never answers, in milliseconds. */
+/** How long the gateway waits for a server that never answers, in milliseconds. */
 const HUNG_FOR_MS = 60_000
 
 before(async () => {

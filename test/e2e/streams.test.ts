@@ -14,10 +14,9 @@ const LIST_CHANGED = 'notifications/tools/list_changed'
 let gateway: Gateway
 let slow: RawServer
 
-/** Continues the call that is under way. */
+/** Continues the call under way. */
 let proceed: () => void = () => undefined
 
-/** The id of the call of `parted`. */
 let parted: unknown
 
 /** Answers the calls of `held`, in JSON. */
@@ -25,7 +24,7 @@ const held: (() => void)[] = []
 
 before(async () => {
   const remote = await HttpToolbox.start()
-  // Streams an event, waits until it is told to go on, and streams another one and the answer.
+  // Streams an event, waits for `proceed`, and streams another event and the answer.
   slow = await RawServer.start(
     ({ verb, headers, message }, response) => {
       if (verb === 'GET' && headers['last-event-id'] === 'place') {
@@ -62,7 +61,7 @@ before(async () => {
   )
   gateway = await Gateway.start({
     servers: { slow: { url: slow.url }, remote: { url: remote.url }, local: stdioToolbox() },
-    // Its server wants the client to stay away for longer.
+    // Its server asks the client for a longer pause.
     policies: { overrides: [{ match: { server: 'slow', tool: 'parted' }, deadline: { total: '20s' } }] },
   })
   await gateway.waitFor('up', 'slow', 'remote', 'local')
@@ -149,7 +148,7 @@ test('a reply that is long in coming is a stream: the SDK reads it, and a client
   const called = sdk.callTool({ name: 'held', arguments: {} })
   const client = await RawClient.open(gateway.mcp('slow'))
   const params = { name: 'held', arguments: {} }
-  // Resolves when the head of the reply is there; nobody has answered by then.
+  // Resolves at the head of the reply, before any answer.
   const broken = await client.stream({ jsonrpc: '2.0', id: 'held', method: 'tools/call', params })
   await until('there is a place to resume from', () => broken.events.length === 1)
   assert.deepEqual(broken.messages(), [])

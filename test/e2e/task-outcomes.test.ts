@@ -79,7 +79,7 @@ test('a task whose agent names none is that of its session', async () => {
   assert.equal(await share('succeeded', 'ok', 'session'), 1)
 })
 
-/** How MCP tasks end, by their ids: what is answered to requests about them. */
+/** Endings of MCP tasks by id: the answers to requests about each task. */
 const endings: Readonly<Record<string, Readonly<Record<string, Json>>>> = {
   good: { 'tasks/get': { result: { status: 'completed' } }, 'tasks/result': { result: { content: [] } } },
   bad: {
@@ -94,7 +94,7 @@ const endings: Readonly<Record<string, Readonly<Record<string, Json>>>> = {
   working: { 'tasks/get': { result: { status: 'working' } } },
 }
 
-/** A server whose tool runs as a task that has the name of the agent's task. */
+/** A server whose tool runs as a task with the name of the agent's task. */
 const startTasks = () =>
   RawServer.start(
     ({ message: { id, method, params } }: Seen, response) => {

@@ -22,7 +22,7 @@ const mute = {
   args: ['-e', 'console.error("not\\u001b[2J yet"); process.stdin.resume()'],
 }
 
-/** A gateway on a terminal, with the address of its agents. */
+/** Starts a gateway on a terminal; returns it with its agents' address. */
 async function start(parts: Parameters<typeof configText>[0], env: NodeJS.ProcessEnv = {}) {
   const folder = await newFolder()
   const file = join(folder, 'gateway.yaml')

@@ -23,7 +23,7 @@ after(async () => {
   closeServers()
 })
 
-/** Runs a gateway for one call, ends it, and waits until its process has gone. */
+/** Runs a gateway for one call, stops it, and waits for the end of its process. */
 async function oneCall(env: Readonly<Record<string, string>>): Promise<void> {
   const all = { OTEL_TRACES_SAMPLER: 'always_on', ...env }
   const gateway = await Gateway.start({ servers: { raw: { url: server.url } } }, { env: all })

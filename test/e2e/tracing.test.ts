@@ -12,7 +12,7 @@ import { closeServers, RawServer, sendJson, type Seen, sendResult } from './supp
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const AGENT = 'b7ad6b7169203331'
 
-/** Secrets: one in the config of the server, one of an agent. */
+/** Secrets: in the server's config, and from an agent. */
 const SECRET = 'key-of-the-operator'
 const FORWARDED = 'key-of-the-agent'
 
@@ -85,7 +85,7 @@ const textOf = (tool: string, meta: Json = {}) =>
 const lastCall = () => server.of('tools/call').at(-1) as Seen
 const metaOf = ({ message }: Seen) => (message.params as { _meta: Json })._meta
 
-/** The spans of the calls of a tool, once there are so many. */
+/** Waits for `count` spans of a tool's calls. */
 async function spansOf(tool: string, count: number) {
   const found = () => receiver.spans.filter(({ attributes }) => attributes['gen_ai.tool.name'] === tool)
   await receiver.has(receiver.spans.length - found().length + count)
@@ -168,7 +168,7 @@ test('baggage tells the conversation and the agent to spans and the log, and rea
     const meta = { baggage, other: 1, traceparent: `00-${TRACE}-${AGENT}-01` }
     const capabilities = { roots: { listChanged: true } }
     const said = { protocolVersion: '2025-11-25', capabilities, clientInfo: { name: 'raw', version: '1' } }
-    // A client may have it in its handshake, too, which is passed on.
+    // A client's handshake may carry baggage too, which is passed on.
     const params = { ...said, _meta: { baggage, handshake: index } }
     await post(gateway.mcp(name), JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params }))
     const handshake = server

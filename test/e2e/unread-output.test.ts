@@ -11,10 +11,10 @@ import { bound } from '../support/bound.ts'
 import { main } from '../support/main.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 
-/** Runs a command whose standard output nobody reads any more, as behind `head` that has seen enough. */
+/** Runs a command whose standard output is closed, as behind a `head` that has exited. */
 async function unread(args: readonly string[]) {
   const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: bound() })
-  // The process has not begun by now, so that all that it writes finds nobody.
+  // The process has not started yet, so none of its output has a reader.
   child.stdout.destroy()
   let stderr = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))

@@ -29,7 +29,7 @@ test('a server that wants its broken stream asked for again at once is not asked
   await gateway.waitFor('up', 'raw')
   const gets = () => server.seen.filter(({ verb }) => verb === 'GET').length
   const seen: Record<string, number> = {}
-  // The gateway itself listens, too.
+  // The gateway itself listens too.
   const before = gets()
   await setTimeout(WATCHED_MS)
   seen.listening = gets() - before
@@ -53,7 +53,7 @@ const SESSIONS = 5
 
 test(`${RELOADS} rapid reloads leave no session behind at the server`, async (t) => {
   const server = await CountingServer.start('legacy')
-  // A session that is still being opened when its generation ends is easily forgotten.
+  // A session still opening at the end of its generation is easily forgotten.
   await server.slow(0, 20)
   const parts = (nth: number) => ({
     servers: { edited: { url: server.urls[0], era: 'legacy', headers: { 'x-edit': `${nth}` } } },
@@ -65,7 +65,7 @@ test(`${RELOADS} rapid reloads leave no session behind at the server`, async (t)
     ...Array.from({ length: SESSIONS }, () => open('legacy')),
     open('modern'),
   ])
-  // One more is the gateway's own.
+  // One extra session is the gateway's own.
   const inUse = agents.length + 1
   const told: Told[] = []
   let stopped = false

@@ -9,7 +9,7 @@ import { closeClients, connect, textOf } from './support/sdk-client.ts'
 import { HttpToolbox } from './support/toolbox.ts'
 import { main } from '../support/main.ts'
 
-/** `command`: `http`, or what mcp-chaos says instead. */
+/** `command`: `http`, or mcp-chaos's word for it. */
 async function wrap(plan: unknown, args: readonly string[] = [], command: readonly string[] = ['http']) {
   const file = join(await newFolder(), 'plan.yaml')
   await writeFile(file, JSON.stringify(plan))

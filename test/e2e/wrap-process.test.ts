@@ -15,7 +15,7 @@ import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-/** A program with the mesh around it, line by line. */
+/** Starts a program wrapped in the mesh, line by line. */
 function start() {
   const args = [main, 'stdio', '--', process.execPath, stdioScript]
   const program = new Program(args, { stdio: ['pipe', 'pipe', 'pipe'] })
@@ -80,7 +80,7 @@ test('of a client that does not read it takes no more than there is room for, an
   await program.line('it answers', (line) => (line.includes('"id":0') ? true : undefined))
   say({ method: 'notifications/initialized' })
   stdout.pause()
-  // What it has not taken when it ends breaks off.
+  // Input not read before the end breaks off.
   stdin.on('error', () => undefined)
   let taken = 0
   const call = (id: number) => {
@@ -90,7 +90,7 @@ test('of a client that does not read it takes no more than there is room for, an
   }
   for (let id = 1; id <= 10_000; id++) call(id)
   await until('it takes some', () => taken > 0)
-  // It has stopped when it takes nothing for a while.
+  // The program has stopped when it reads nothing for a while.
   for (let before = -1; before !== taken; await setTimeout(1_000)) before = taken
   assert.ok(taken < 9_000, `${taken} calls were taken`)
   program.signal('SIGTERM')

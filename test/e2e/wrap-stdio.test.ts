@@ -21,7 +21,7 @@ const everything = join(
 
 const open: { client: Client; said: string[]; pid: number }[] = []
 
-/** Connects the SDK's client to a program with the mesh around it. */
+/** Connects the SDK's client to a program wrapped in the mesh. */
 async function wrap(
   script: string,
   plan?: unknown,
@@ -78,7 +78,8 @@ test('a wrapped server works as before: its tools, its progress, and what it ask
   assert.ok(tools.some(({ name }) => name === 'echo'))
   assert.equal(textOf(await call(client, 'echo', { message: 'hello' })), 'Echo: hello')
 
-  // As it comes: the SDK drops progress that arrives in one chunk with the result, as it does on a busy machine.
+  // Taken from the transport: the SDK drops progress that arrives in one chunk with the result, as happens on a busy
+  // machine.
   const progress: unknown[] = []
   const take = client.transport!.onmessage
   client.transport!.onmessage = (message) => {
@@ -110,7 +111,7 @@ test('calls run side by side, and a long text passes', async () => {
   const { client } = await wrap(stdioScript)
   const began = performance.now()
   await Promise.all(Array.from({ length: 10 }, () => call(client, 'sleep', { ms: 1_000 })))
-  // One after the other they take 10 s.
+  // In sequence the calls take 10 s.
   assert.ok(performance.now() - began < 8_000)
   assert.equal(textOf(await call(client, 'huge', { bytes: 1_000_000 })).length, 1_000_000)
 })

@@ -8,14 +8,14 @@ import { closeServers, RawServer, sendResult } from '../support/raw-server.ts'
 import { until } from '../../support/until.ts'
 
 /*
- * What the gateway says of its faults against what a client has counted that knows nothing of it: it only looks at what comes
- * over its socket. From the gateway it takes which tries of its calls were drawn, as the journal file has it, and nothing else.
+ * Compares the gateway's account of its faults with the count of a client that only looks at its socket. The journal
+ * file supplies the attempts faults were drawn for, and nothing else.
  */
 
-/** Calls of each tool, one after another. */
+/** Calls of each tool, in sequence. */
 const CALLS = 40
 
-/** How long the faults hold a call that are there to delay it, in milliseconds. */
+/** Delay of faults that only delay, in milliseconds. */
 const HOLD_MS = 120
 
 interface Kind {
@@ -23,7 +23,7 @@ interface Kind {
   readonly tool: string
   readonly type: string
   readonly fault?: Json
-  /** Whether a good answer to a call that was hit is late. */
+  /** Whether a good answer to a call with a fault is late. */
   readonly delays?: true
 }
 
@@ -56,7 +56,7 @@ const kinds: readonly Kind[] = [
   },
 ]
 
-/** Two faults of one tool: where the outer one ends a call, the inner one is not reached. */
+/** Two faults of one tool: where the outer fault ends a call, the inner fault is not reached. */
 const outer = { tool: 'both', type: 'conn.refused', name: 'outer' }
 const inner = { tool: 'both', type: 'rpc.malformed', name: 'inner' }
 
@@ -72,7 +72,7 @@ const names = [
   'degrade',
   'idempotency',
 ]
-/** Calls of a tool come one after another: nobody else would prove that it works again. */
+/** Calls of a tool come in sequence, so no other call could prove that the tool works again. */
 const retry = { base: 1, cap: 5, waitForProof: false }
 const policies = {
   off: {
@@ -112,13 +112,13 @@ function resultOf(args: unknown) {
   return { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent }
 }
 
-/** What a client makes of a reply, by what came over its socket. */
+/** The client's view of a reply, from its socket. */
 type Seen = 'good' | 'told' | 'wrong'
 
 interface Counted {
   readonly seen: Seen
   readonly tookMs: number
-  /** Whether a breaker is what it was told of. */
+  /** Whether the error came from a breaker. */
   readonly isRejected: boolean
 }
 
@@ -147,7 +147,7 @@ function judge({ status, messages }: RawReply, expected: object): Seen {
   return JSON.stringify(rest) === JSON.stringify(expected) ? 'good' : 'wrong'
 }
 
-/** A try that a fault was drawn for. */
+/** An attempt a fault was drawn for. */
 interface Drawn {
   readonly fault: string
   readonly attempt: number
@@ -210,14 +210,14 @@ for (const [policy, block] of Object.entries(policies)) {
     const decided = body.faults.reduce((sum, fault) => sum + (fault.decided ?? 0), 0)
     let drawn: Drawn[] = []
     await until('the journal is written', async () => {
-      // The last line may be under way.
+      // The last line may be incomplete.
       const lines = (await readFile(journal, 'utf8')).split('\n').slice(0, -1)
       const entries = lines.map((line) => (JSON.parse(line) as { record: Json }).record)
       const decisions = entries.filter(({ kind }) => kind === 'decision')
       drawn = decisions.filter(({ decision }) => decision === 'injected') as unknown as Drawn[]
       return decisions.length === decided
     })
-    /** What the client says became of a fault. */
+    /** Returns the fates of a fault according to the client. */
     const expectedOf = (fault: string, delays: boolean, isReached: (one: Drawn) => boolean) => {
       const fates = noFates()
       let delayedMs = 0
@@ -244,7 +244,7 @@ for (const [policy, block] of Object.entries(policies)) {
       assert.deepEqual({ ...noFates(), ...outcomes }, fates, fault)
       assert.equal(await gateway.metric('breakwater_faults_injected_total', label), injected, fault)
       const seconds = (await gateway.metric('breakwater_fault_delay_seconds_total', label)) ?? 0
-      // Timers may be a hair early.
+      // Timers may fire slightly early.
       assert.ok(seconds * 1_000 >= fates.delayed * (HOLD_MS - 2), `${fault}: ${seconds} s`)
       assert.ok(seconds * 1_000 <= delayedMs, `${fault}: ${seconds} s of ${delayedMs} ms`)
       return said

@@ -2,19 +2,19 @@ import type { Gateway } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { RawClient } from '../support/raw-client.ts'
 
-/** A server that really fails, and one of which faults make it seem so. */
+/** A server that really fails, and a server that only faults make fail. */
 export const kinds = ['real', 'fake'] as const
 
 export const eras = ['legacy', 'modern'] as const
 
-/** What an agent sees of a reply, without what may differ between servers that are called `real_…` and `fake_…`. */
+/** A reply as an agent sees it, without the differences between servers called `real_…` and `fake_…`. */
 export interface Alike {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly text: string
 }
 
-/** An agent that calls tools, each time under the same id. A connection that breaks is something to see, too. */
+/** An agent that calls tools, always under the same id. A broken connection counts as a reply. */
 export async function callerAt(
   era: (typeof eras)[number],
   url: string,
@@ -35,10 +35,10 @@ export async function callerAt(
   }
 }
 
-/** The attempts at a tool of a server by their outcome, as the gateway has counted them. */
+/** Returns the gateway's count of attempts at a tool, by outcome. */
 export const attemptsAt = (gateway: Gateway, server: string, tool: string) =>
   gateway.sums('breakwater_upstream_attempts_total', 'outcome', `server="${server}",tool="${tool}"`)
 
-/** The account of the injections of a fault. */
+/** Returns the fates of a fault's injections. */
 export const fatesOf = (gateway: Gateway, fault: string) =>
   gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${fault}"`)

@@ -8,16 +8,16 @@ import { Program } from '../support/program.ts'
 import { attemptsAt, callerAt, fatesOf, kinds } from './alike.ts'
 
 /*
- * As blind.test.ts, for the transports whose answers share one stream. `real` really spoils its answers, and faults do the same to
- * those of `fake`: what the agent gets, the attempts that are counted, and what the gateway says of the server in its log, down to
- * the excerpts of lines that it skips and the answers that it discards, have to be the same.
+ * Like blind.test.ts, for transports whose answers share one stream. `real` really spoils its answers; faults do the
+ * same to the answers of `fake`. Three things have to be equal: the agent's reply, the counted attempts, and the
+ * gateway's log about the server, including excerpts of skipped lines and discarded answers.
  *
- * What may differ: names and ids that the test gives itself, and times.
+ * Names and ids chosen by the test may differ, and times.
  */
 
 const script = fileURLToPath(new URL('../../fixtures/spoiling-server.js', import.meta.url))
 
-/** The tool that spoils, and the fault that does the same. */
+/** The fault with the same effect as each tool. */
 const faultFor: Readonly<Record<string, Json & { readonly type: string }>> = {
   truncated: { type: 'rpc.malformed' },
   bad_json: { type: 'rpc.malformed', kind: 'bad_json' },
@@ -34,17 +34,17 @@ const faultFor: Readonly<Record<string, Json & { readonly type: string }>> = {
   latent: { type: 'conn.latency', distribution: { kind: 'fixed', delay: '60s' } },
 }
 
-/** Tools whose answers are errors, or cannot be read but name their call, and the outcome; of all others the time is up. */
+/** Outcomes of tools whose answers are errors, or unreadable but with a readable id; other tools time out. */
 const outcomes: Readonly<Record<string, string>> = {
   truncated: 'transport_error',
   bad_json: 'transport_error',
   error: 'rpc_error',
 }
 
-/** Those that answer all the same. */
+/** Tools that still give an answer. */
 const harmless: ReadonlySet<string> = new Set(['duplicate', 'log', 'json', 'banner', 'bytes'])
 
-/** Tools whose answers are discarded, with a line in the log each. */
+/** Tools whose answers are discarded, with a log line each. */
 const discarded: ReadonlySet<string> = new Set(['wrong_id', 'duplicate', 'late'])
 
 interface Lane {
@@ -100,7 +100,7 @@ before(async () => {
       servers,
       policies: {
         defaults: { retry: false, breaker: false },
-        // A tool that answers may take its time: on a busy machine each of these processes stands still now and then.
+        // A tool that answers may take its time: on a busy machine each of these processes stalls now and then.
         overrides: Object.keys(faultFor)
           .filter((tool) => !harmless.has(tool))
           .map((tool) => ({ match: { tool }, attemptTimeout: { timeout: 200 } })),
@@ -116,7 +116,7 @@ after(cleanUp)
 /** Logged once a minute: that is no matter of real or injected. */
 const NOISE = 'skipped output that is not JSON-RPC'
 
-/** What the log says of a server beyond calls; what has no meaning beyond a run is written alike. */
+/** Returns the log about a server without its calls; values specific to a run are replaced. */
 function saidOf(server: string): string[] {
   return gateway.log
     .filter(({ server: of, msg }) => of === server && msg !== NOISE)
@@ -140,7 +140,7 @@ async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Pro
   await call('fine')
   const known = saidOf(server).length
   const reply = await call(tool)
-  // An orphan is discarded after its call: what comes after the next answer has been read, comes behind all that the tool has said.
+  // An orphan is discarded after its call, so everything the tool sent has been read once a later answer has been read.
   if (tool === 'late')
     await until('the late answer has come', () =>
       saidOf(server)
@@ -154,7 +154,7 @@ async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Pro
 
 const said = (server: string, known: number) => saidOf(server).slice(known)
 
-/** How many lines the log has of it at least. */
+/** Returns the minimum number of log lines about the tool. */
 function expected(tool: string): number {
   return discarded.has(tool) ? 1 : 0
 }

@@ -8,10 +8,10 @@ import { closeServers, RawServer, sendJson, sendResult } from '../support/raw-se
 import { attemptsAt, callerAt, eras, kinds } from './alike.ts'
 
 /*
- * The gateway must not be able to tell an injected failure of a server from a real one, nor may whoever asks it. `real` really
- * fails, as its tools are called; `fake` answers everything, and faults hit the same tools of it. The agent's view of both has to be the
- * same, byte by byte, and so have the attempts that the gateway has counted and the questions that suspicion made it ask. Bytes towards
- * agents, whose connection is hit itself, are in test/wire/cells.
+ * Neither the gateway nor an observer may tell an injected failure of a server from a real failure. `real` fails in the
+ * way each tool is named; `fake` answers everything, and faults hit the same tools. Three things have to be equal: the
+ * agent's view byte by byte, the counted attempts, and the probes caused by suspicion. Faults on the agent's own
+ * connection are in test/wire/cells.
  */
 
 interface Failure {
@@ -19,9 +19,9 @@ interface Failure {
   readonly tool: string
   readonly type: string
   readonly fault?: Json
-  /** How the real server fails; `answer` is the good one, as JSON text. */
+  /** The real failure; `answer` is the correct answer, as JSON text. */
   readonly really: (response: ServerResponse, answer: string, id: unknown) => unknown
-  /** How the other one answers well: as JSON unless it has to be a stream. */
+  /** When true, the good server answers as a stream instead of JSON. */
   readonly streams?: true
 }
 
@@ -120,7 +120,7 @@ const failures: readonly Failure[] = [
     tool: 'reset_stream',
     type: 'conn.reset',
     fault: { at: { afterBytes: 0 } },
-    // In one breath with the head it would be read as a mere end.
+    // Together with the head, the reset would look like a plain end.
     really: (response) => setTimeout(reset, 50, beginStream(response)),
     streams: true,
   },
@@ -161,7 +161,7 @@ const tools = [...failures.map(({ tool }) => tool), 'refused'].map((name) => ({
   annotations: { readOnlyHint: true },
 }))
 
-/** A server with all tools, which fails as they say if it is to. */
+/** A server with all tools; if `fails`, each tool fails in its own way. */
 function startServer(era: Era, fails: boolean): Promise<RawServer> {
   return RawServer.start(({ message }, response) => {
     const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }
@@ -195,7 +195,7 @@ before(async () => {
       const name = `${kind}_${era}`
       const server = await startServer(era, kind === 'real')
       servers.set(name, server)
-      // The test would take a regular ping for a ping after a suspicion.
+      // The test would mistake a regular ping for a ping after a suspicion.
       entries[name] = { url: server.url, era, trusted: true, health: { every: '1h' } }
     }
     for (const { tool, type, fault } of [{ tool: 'refused', type: 'conn.refused', fault: {} }, ...failures])
@@ -207,10 +207,10 @@ before(async () => {
     policies: {
       defaults: {
         retry: { maxRetries: 2, base: 1, cap: 5, budget: { floor: 1_000, leastConcurrent: 1_000 } },
-        // No probe would end the wait for a server that is really gone.
+        // No probe would end the wait for a really lost server.
         ...{ gate: false, overdue: false },
       },
-      // Only of what never comes: all else may take its time on a busy machine.
+      // Only for missing answers: everything else may take its time on a busy machine.
       overrides: ['half_open', 'latency', 'late'].map((tool) => ({ match: { tool }, ...hasty })),
     },
     chaos: armed(faults),
@@ -223,7 +223,7 @@ after(async () => {
 })
 
 for (const era of eras) {
-  // The first of all: no other failure has raised a suspicion yet.
+  // Runs first, before any other failure raises a suspicion.
   test(`an injected failure has the server suspected and asked like a real one, ${era}`, async () => {
     for (const name of kinds.map((kind) => `${kind}_${era}`)) {
       assert.equal(servers.get(name)?.of('ping').length, 0)

@@ -16,39 +16,39 @@ import {
 } from '../support/shop.ts'
 
 /*
- * Which policy contains which fault: the agent's view, the runs of the tool, and the gateway's account of it. The bytes are in
- * test/wire/cells, and the layers by themselves in test/chaos/faults.
+ * Which policy contains which fault: the agent's view, the runs of the tool, and the gateway's account. Bytes are in
+ * test/wire/cells, layers alone in test/chaos/faults.
  */
 
 type Counts = Json | ((found: Json) => void)
 
-/** Checks the last reply, and how much progress came before it. */
+/** Checks the last reply, and the amount of progress before it. */
 type Check = (got: Got, steps: number, lane: Lane) => void
 
-/** Calls that a fault hits, and how they end. */
+/** Calls a fault hits, and their outcome. */
 interface Way extends Omit<Act, 'tool' | 'type'> {
-  /** How the tool behaves: the first word of its name. */
+  /** The tool's kind: the first word of its name. */
   readonly kind?: string
-  /** The orders that the client asks for, one after another. */
+  /** The orders the client asks for, in sequence. */
   readonly orders?: readonly number[]
   /** Whether the client asks for progress. */
   readonly asks?: true
-  /** How long the client waits, in milliseconds. */
+  /** The client's timeout, in milliseconds. */
   readonly patienceMs?: number
-  /** The tool's own answer is expected unless given. */
+  /** Default: the tool's own answer. */
   readonly got?: Check | undefined
   readonly runs?: number
-  /** Attempts at the server, by their outcome. */
+  /** Attempts at the server, by outcome. */
   readonly attempts?: Counts
-  /** Attempts at the server, by the verdict on the reply. */
+  /** Attempts at the server, by verdict on the reply. */
   readonly verdicts?: Counts
-  /** The account of the injections. */
+  /** Fates of the injections. */
   readonly fates?: Counts
-  /** How long the calls take at least, in milliseconds. */
+  /** Minimum duration of the calls, in milliseconds. */
   readonly leastMs?: number
 }
 
-/** A fault, the policies that meet it, and how a call ends. */
+/** A fault, the policies against it, and the outcome of a call. */
 interface Row extends Way {
   readonly type: string
   readonly title: string
@@ -56,14 +56,14 @@ interface Row extends Way {
   readonly fates: Counts
 }
 
-/** Rows that one policy contains alike: what they have in common, and each fault with all else. */
+/** Returns rows a policy contains in the same way: their common parts, and each fault with its own. */
 const rowsOf = (title: string, common: Way, cases: readonly (readonly [type: string, way?: Way])[]): Row[] =>
   cases.map(([type, way]) => ({ kind: 'plain', fates: {}, ...common, ...way, type, title }))
 
-/** Timers may be a hair early, on either side. */
+/** Timers may fire slightly early, on either side. */
 const EARLY_MS = 5
 
-/** Longer than an attempt takes that nothing happens to, on a busy machine too; in milliseconds. */
+/** Longer than a normal attempt takes, even on a busy machine; in milliseconds. */
 const BRIEF_MS = 2_000
 
 const brief = { attemptTimeout: { timeout: BRIEF_MS } }
@@ -89,7 +89,7 @@ const fails =
     assert.match(got.message ?? '', message)
     if (code !== undefined) assert.equal(got.code, code)
   }
-/** An error that is not the gateway's own. */
+/** Expects an error of somebody other than the gateway. */
 const errs =
   (message: RegExp, code?: number) =>
   ({ reason, message: said, code: told, text }: Got) => {
@@ -99,11 +99,11 @@ const errs =
   }
 const failsBehind = (reason: string, steps: number) => (got: Got, heard: number) =>
   assert.deepEqual([got.reason, heard], [reason, steps], shown(got))
-/** The same value in both forms. */
+/** Expects the same value in text and structured content. */
 const both = (value: unknown) => (got: Got) => {
   assert.deepEqual([JSON.parse(got.text), got.structured], [value, value])
 }
-/** Word that something is missing, from this source; a server names none. */
+/** Expects the flag of a partial result from this source; a server's flag has no source. */
 function flagged({ meta }: Got, source: string | undefined, reason: RegExp): void {
   const flag = meta['dev.breakwater/partial'] as Json | undefined
   assert.equal(flag?.source, source)
@@ -144,13 +144,13 @@ const farOff = { retryAfter: '60s', form: 'date' }
 const silent = { ...once, stall: '60s' }
 const ofCaller = { caller_error: 1 }
 const streaming = { kind: 'streaming', got: says('streamed') }
-/** Would end every attempt, if it saw the fault. */
+/** Timeouts short enough to end every attempt, if they applied to the fault. */
 const hasty = { retry: false, ...brief }
 const hedged = { policies: { hedge: { after: 50 } }, leastMs: 50 }
 const behindFirst = { ...once, when: { afterCalls: 1 } }
 const patient = { policies: { deadline: { total: '20s' } } }
 
-/** Calls, connections, refusals and replies that are none. */
+/** Calls, connections, refusals and invalid replies. */
 const replies: readonly Row[] = [
   ...rowsOf(
     'it is tried again, and then an error says so and whether it may have run',
@@ -223,7 +223,7 @@ const replies: readonly Row[] = [
   ),
 ]
 
-/** The time that calls take. */
+/** Faults of timing. */
 const times: readonly Row[] = [
   ...rowsOf(
     'a gate holds a call until the server can be reached again',
@@ -252,7 +252,7 @@ const times: readonly Row[] = [
       ['conn.bandwidth', { runs: 2, fault: { ...once, kibPerSecond: 0.01 } }],
       ['rpc.late', { runs: 2, fault: { ...once, delay: 2 * BRIEF_MS } }],
       ['sse.stall', { ...streaming, fault: silent }],
-      // Apart by more than a busy machine holds up the gateway, to which both might be over at once then.
+      // Further apart than stalls of a busy machine, after which both delays could end together.
       ['cold_start', { runs: 1, fault: { delay: 3_000 }, fates: { delayed: 2 }, leastMs: 3_000 }],
     ],
   ),
@@ -327,7 +327,7 @@ const allTen = {
 const threeStale = { verdicts: { unchecked: 3 }, fates: { escaped: 2 } }
 const lastOf21 = { orders: upTo(21).map(() => 1), verdicts: { unchecked: 20, drift: 1 }, fates: escaped }
 const fourWrong = { verdicts: { schema_invalid: 4 }, fates: { escaped: 4 } }
-/** A total that grew makes the list beside it look short, which is no matter of the schema. */
+/** A larger total makes its list look short, which is no violation of the schema. */
 const correctOrShort = ({ correct = 0, partial_silent: few = 0, ...others }: Json) =>
   assert.deepEqual([Number(correct) + Number(few), others], [10, {}])
 const manyEscape = ({ escaped: count }: Json) => assert.ok(Number(count) >= 5)
@@ -364,7 +364,7 @@ const isPrepared = flags(
   'fallback',
   /^a prepared answer/,
 )
-/** One of the two forms is as it was, and the other is not. */
+/** Expects exactly one of text and structured content to be right. */
 const differs = (right: 'text' | 'structured') => (got: Got) => {
   const forms = { text: JSON.parse(got.text) as unknown, structured: got.structured }
   assert.deepEqual(forms[right], order)
@@ -372,7 +372,7 @@ const differs = (right: 'text' | 'structured') => (got: Got) => {
   flagged(got, 'detected', /^the text and the structured content differ$/)
 }
 
-/** Results, and which of them the verdict can tell from good ones; most of the tools have a schema. */
+/** Faults of results, some of them visible to the verdict; most tools have a schema. */
 const results: readonly Row[] = [
   ...rowsOf('nobody sees it', { kind: 'words', verdicts: { unchecked: 1 }, fates: escaped }, [
     ['result.error_as_success', { kind: 'failing', got: isOk }],
@@ -451,7 +451,7 @@ const results: readonly Row[] = [
   ...rowsOf('another shape than that of twenty replies before is seen without a schema', { kind: 'json' }, [
     ['result.drift', { got: isRenamed, fault: { ...rename, when: { afterCalls: 20 } }, ...lastOf21 }],
   ]),
-  // Its first reply came before its schema was known, and counts as a good one.
+  // The tool's first reply came before its schema was known, and counts as good.
   ...rowsOf('the breaker stops a tool whose wrong answers are too many', { kind: 'typed', policies: wrong }, [
     ['result.drift', { orders: upTo(7), got: fails('breaker_open'), fault: rename, ...fourWrong }],
   ]),
@@ -468,11 +468,11 @@ const aimed = (fates: Counts, cases: Parameters<typeof rowsOf>[2]): Row[] => {
 }
 const longer = BRIEF_MS + 100
 
-/** Above all policies: the agent meets the fault, and the server is not blamed for it. */
+/** Above all policies: the agent meets the fault, and the server is not blamed. */
 const towardsAgents: readonly Row[] = [
   ...aimed(surfaced, [
     ['conn.refused', { ...unanswered, got: errs(/^fetch failed$/) }],
-    // An agent of the legacy era would ask for the rest of its stream.
+    // A legacy agent would resume its stream.
     ['conn.reset', { on: 'stdio', got: errs(/^terminated$/), fault: { at: { afterBytes: 20 } } }],
     ['conn.half_open', { got: errs(/timed out/), fault: { hold: '60s' }, patienceMs: 1_000 }],
     ['conn.flap', { got: errs(/^fetch failed$/), fault: { up: 1, down: '10m' }, orders: [1, 2] }],
@@ -482,9 +482,9 @@ const towardsAgents: readonly Row[] = [
     ['rpc.wrong_id', { got: errs(/timed out/), patienceMs: 300 }],
     ['rpc.version_mismatch', { ...unanswered, on: 'http', got: errs(/Unsupported protocol/, 400) }],
     ['rpc.version_mismatch', { ...unanswered, on: 'stdio', got: errs(/./, -32022) }],
-    // The client of the SDK fetches the list anew, and calls again.
+    // The SDK's client fetches a new list, and retries.
     ['rpc.header_mismatch', { on: 'stdio', fault: once }],
-    // A client whose stream can be resumed asks for the rest of it.
+    // A client with a resumable stream asks for the rest of it.
     ['sse.cut', { ...streaming, on: 'http', fault: once }],
   ]),
   ...aimed(delayed, [
@@ -515,7 +515,7 @@ const flap: Act = {
   fault: { up: 500, down: 500 },
   policies: { retry: false, breaker: { consecutive: 2, open: 50, jitter: 0, maxOpen: 100 } },
 }
-// Longer than it takes to see that calls are held, on a busy machine too.
+// Longer than noticing held calls takes, even on a busy machine.
 const held = { type: 'hol.block', fault: { hold: 1_500 } }
 /** Policies that let two calls through, by the reason of their rejections. */
 const queues: Readonly<Record<string, Act>> = {
@@ -528,7 +528,7 @@ const queues: Readonly<Record<string, Act>> = {
     policies: { adaptiveConcurrency: { initial: 2, min: 2, max: 2 } },
   },
 }
-/** One and a half times as long as the tool takes, and longer than calls that are sent together may come apart. */
+/** One and a half times the tool's duration, and longer than the spread of calls sent together. */
 const pool: Act = {
   tool: 'slower_pool',
   type: 'pool.exhaust',
@@ -599,7 +599,7 @@ for (const act of outages)
 const opened = (tool: string) =>
   shop.gateway.sums('breakwater_breaker_transitions_total', 'state', `tool="${tool}"`)
 
-/** Calls that wait make up most of the time, and each has a tool of its own. */
+/** Calls mostly wait, and each has its own tool. */
 const TOGETHER = 12
 
 describe('which policy contains it', { concurrency: TOGETHER }, () => {
@@ -616,7 +616,7 @@ test('no breaker opened over faults towards agents, and none of them holds a cal
   }
 })
 
-// It comes behind the outages above: their breakers are of the same servers, which it has found to be reachable again.
+// Runs after the outages above: their breakers belong to the same servers, found reachable again here.
 test('conn.refused: a breaker believes three times that a server is back that takes connections, and then no more', () =>
   everywhere(unreachable, async (lane) => {
     const { tool } = unreachable
@@ -628,7 +628,7 @@ test('conn.refused: a breaker believes three times that a server is back that ta
           `server="${lane.name}",tool="${tool}"`,
         )
       ).closed ?? 0
-    // A process that cannot be started has no address at which it could be found.
+    // A process that cannot start has no address for reachability probes.
     const early = lane.name === 'stdio' ? 0 : 3
     await until('it has believed it as often as it may', async () => {
       await shop.call(lane, tool)
@@ -683,7 +683,8 @@ for (const [reason, act] of Object.entries(queues))
       assert.equal(rejections[reason], 3)
     }))
 
-// A test with a clock shows that calls are not sent once they are given up: here all give up just as the slot comes free.
+// A test with a manual clock shows that abandoned calls are never sent. Here all calls give up just as the slot becomes
+// free.
 test('pool.exhaust: a timeout ends the wait for a slot', () =>
   everywhere(pool, async (lane) => {
     const seen = await together(6, lane, pool)
@@ -694,7 +695,7 @@ test('pool.exhaust: a timeout ends the wait for a slot', () =>
     assert.deepEqual([Number(well) + Number(late), others], [back, { surfaced: timeout }])
   }))
 
-// A process is started again a second after it has ended, the next time after two: in the order of these tests.
+// A process restarts a second after its end, the next time after two: the tests run in this order.
 test('proc.kill: the new process and a retry mask a call that only reads', () =>
   everywhere(ends.once, async (lane) => {
     const since = performance.now()

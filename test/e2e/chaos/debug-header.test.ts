@@ -8,7 +8,7 @@ import { closeServers, RawServer, sendResult } from '../support/raw-server.ts'
 after(closeServers)
 after(cleanUp)
 
-/** The header of a call of each tool, and the fault that hits it. */
+/** The debug header of each tool's call, and the fault that hits it. */
 const said = {
   broken: [/^broken \(http\.status, surfaced\)$/, { type: 'http.status' }],
   slow: [

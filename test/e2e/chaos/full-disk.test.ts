@@ -14,7 +14,7 @@ const DROPPED = 'breakwater_chaos_journal_dropped_total'
 
 after(cleanUp)
 
-/** A small disk and what a gateway needs whose journal is on it. */
+/** A small disk, and the parts of a gateway with its journal there. */
 interface SmallDisk {
   readonly disk: string
   readonly journal: string
@@ -22,7 +22,7 @@ interface SmallDisk {
   readonly start: () => Promise<Gateway>
 }
 
-/** `state`: where the state folder is, from the folder of the disk. */
+/** `state`: the state folder, relative to the disk's folder. */
 async function onSmallDisk(t: TestContext, state: string, does: (small: SmallDisk) => Promise<void>) {
   const folder = await newFolder()
   const disk = join(folder, 'disk')
@@ -33,7 +33,7 @@ async function onSmallDisk(t: TestContext, state: string, does: (small: SmallDis
     return t.skip('only root may make a disk that is small')
   }
   try {
-    // So that it is full soon.
+    // Leaves little space, so the disk is full soon.
     await writeFile(join(disk, 'filler'), Buffer.alloc((state === 'state' ? 40 : 16) * 1024))
     const server = await FlakyServer.start()
     const journal = join(disk, 'chaos.jsonl')
@@ -41,7 +41,7 @@ async function onSmallDisk(t: TestContext, state: string, does: (small: SmallDis
     const start = () => startGateway(server.url, journal, stateDir)
     await does({ disk, journal, stateDir, start })
   } finally {
-    // The gateway may still have it open.
+    // The gateway may still have the file open.
     execFileSync('umount', ['-l', disk])
   }
 }
@@ -73,7 +73,7 @@ test('a full disk under the journal stops no call; it is said once, counted, and
       longestMs = Math.max(longestMs, performance.now() - began)
       calls++
     }
-    // A thousand may wait for the disk: one after another they would take long on a busy machine.
+    // Up to a thousand calls may wait for the disk; in sequence they would take long on a busy machine.
     await until('entries are lost', async () => {
       await Promise.all(Array.from({ length: 50 }, call))
       return ((await gateway.metric(DROPPED)) ?? 0) > 0
@@ -85,7 +85,7 @@ test('a full disk under the journal stops no call; it is said once, counted, and
 
     execFileSync('mount', ['-o', 'remount,size=16m', disk])
     let lost = 0
-    // A gap line alone proves nothing: the full disk may refuse the batch that holds it.
+    // A gap line alone proves nothing: the full disk may refuse its batch.
     await until('the journal has all that is not lost, and says what is missing', async () => {
       lost = (await gateway.metric(DROPPED)) ?? 0
       const text = await readFile(journal, 'utf8')
@@ -146,7 +146,7 @@ for (const [where, state, signal] of [
 
 const decisionsIn = (journal: string) => journal.split('"kind":"decision"').length - 1
 
-/** As the command says it. */
+/** Returns the output of the verify command. */
 async function verified(journal: string, state: string) {
   let text = ''
   const out = { stdout: (line: string) => void (text += line), stderr: () => undefined }

@@ -7,7 +7,7 @@ import { RawClient } from '../support/raw-client.ts'
 import { closeServers, RawServer } from '../support/raw-server.ts'
 import { closeClients, connect } from '../support/sdk-client.ts'
 
-/** Towards agents; each fault has a server of its own, which is named after it. */
+/** Faults towards agents; each has its own server, with the fault's name. */
 const faults: Readonly<Record<string, Json>> = {
   refused: { type: 'initialize.refused', code: -32099, message: 'Not now' },
   outdated: { type: 'initialize.version' },
@@ -50,7 +50,7 @@ async function sessionsAt(name: string): Promise<number> {
   return body.sessions.filter(({ endpoint }) => endpoint === `/mcp/${name}`).length
 }
 
-/** Posts an `initialize`; it goes on until there is an answer, or it is taken back. */
+/** Posts an `initialize`; resolves to its answer, unless aborted. */
 function initialize(name: string, signal?: AbortSignal): Promise<Response> {
   const params = {
     protocolVersion: '2025-11-25',

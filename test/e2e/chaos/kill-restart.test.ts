@@ -31,7 +31,7 @@ interface Status {
 
 const statusOf = async (gateway: Gateway) => (await gateway.admin<Status>('/admin/chaos')).body
 
-/** A gateway whose plan is armed at every start, in a folder that stays. */
+/** Starts a gateway whose plan is armed at every start, in a persistent folder. */
 async function start(folder: string, keys: Json = {}): Promise<Gateway> {
   const gateway = await Gateway.start(
     {
@@ -65,7 +65,7 @@ const ways: Readonly<Record<string, (gateway: Gateway, folder: string) => unknow
       .ended,
 }
 
-/** Kills, restarts, and finds nothing armed until the kill is lifted, though the plan persists. */
+/** Kills, restarts, and expects nothing armed until the kill is lifted, though the plan persists. */
 async function survives(way: string, signal: 'SIGKILL' | 'SIGTERM', keys: Json = {}): Promise<Gateway> {
   const folder = await newFolder()
   const first = await start(folder, keys)
@@ -91,7 +91,7 @@ async function survives(way: string, signal: 'SIGKILL' | 'SIGTERM', keys: Json =
   return second
 }
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('kills and restarts', { concurrency: 3 }, () => {
   for (const way of Object.keys(ways)) {
     test(`a kill by ${way} holds after kill -9 and a restart, until it is lifted`, async () => {
@@ -138,7 +138,7 @@ describe('kills and restarts', { concurrency: 3 }, () => {
     const explained = await gateway.admin('/admin/chaos/explain?call=raw-1')
     assert.match(JSON.stringify(explained.body), /the server's list of tools is not known/)
 
-    // The fault stays armed, and lets the listing pass.
+    // The fault stays armed, and lets the list pass.
     await gateway.reconfigure({ ...parts, chaos: { ...parts.chaos, mode: 'shadow' } })
     await gateway.waitFor('up', 'flaky')
     assert.equal((await statusOf(gateway)).state, 'armed')

@@ -23,17 +23,17 @@ interface Entry {
   readonly seq: number
   /** In milliseconds since the Unix epoch, by the gateway's clock. */
   readonly at: number
-  /** Of what happened to the engine. */
+  /** Set in entries about the engine. */
   readonly type?: string
   readonly detail?: { readonly held: number; readonly tookMs: number }
-  /** Of a decision: what the fault says it did, and why it was cut short. */
+  /** Set in decisions: the fault's note, and the reason it was cut short. */
   readonly note?: object
   readonly released?: string
-  /** Of a fate: the number of its decision. */
+  /** Set in fates: the number of the decision. */
   readonly of?: number
 }
 
-/** What the journal's file says once it says what became of all calls. */
+/** Waits until the journal file has the fates of all calls; returns its entries. */
 async function journaled(file: string, calls: number): Promise<readonly Entry[]> {
   let entries: readonly Entry[] = []
   await until('the journal says what became of all calls', async () => {
@@ -44,7 +44,7 @@ async function journaled(file: string, calls: number): Promise<readonly Entry[]>
   return entries
 }
 
-/** Waits until the replies to all calls have come and are held back: what comes later has not been waited for. */
+/** Waits until the replies to all calls have arrived and are held. */
 async function allHeld(gateway: Gateway, server: FlakyServer, calls: number): Promise<void> {
   await until('the server has had all calls', async () => (await server.count('read')) === calls)
   await until('all replies are held', async () => {
@@ -53,7 +53,7 @@ async function allHeld(gateway: Gateway, server: FlakyServer, calls: number): Pr
   })
 }
 
-/** A gateway that holds back what a server replies. */
+/** Starts a gateway that holds a server's replies. */
 async function holdingGateway({ url }: FlakyServer, journal: string, calls: number): Promise<Gateway> {
   const gateway = await Gateway.start({
     gateway: {
@@ -82,7 +82,7 @@ interface Return {
   readonly body: string
 }
 
-/** Calls a tool in a client's session, and says when the reply began: a client that does more would measure itself. */
+/** Calls a tool in a client's session, and notes when the reply began. A heavier client would measure itself. */
 function callLightly({ url, headers }: RawClient, id: number): Promise<Return> {
   return new Promise((resolve, reject) => {
     const accept = 'application/json, text/event-stream'
@@ -98,7 +98,7 @@ function callLightly({ url, headers }: RawClient, id: number): Promise<Return> {
   })
 }
 
-/** Has a fault hold all calls, kills, and says how long what took. */
+/** Lets a fault hold all calls, kills the engine, and returns the timings. */
 async function killUnderLoad(
   t: TestContext,
   count: number,
@@ -164,7 +164,7 @@ const byEndpoint = async (gateway: Gateway) =>
 
 const bySignal = (gateway: Gateway) => gateway.program.signal('SIGUSR2')
 
-/** Whether the kill has happened when it returns: a signal takes its time to be delivered. */
+/** Whether the kill has happened on return: a signal takes time to be delivered. */
 const isOver = (kill: unknown) => kill === byEndpoint
 
 for (const count of [200, 1_000]) {

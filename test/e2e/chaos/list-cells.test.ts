@@ -11,10 +11,10 @@ const eras = ['legacy', 'modern'] as const
 const sides = ['upstream', 'client'] as const
 const endpoints = ['/mcp', '/mcp/{server}'] as const
 
-/** Tools on a page of the gateway's own, at the endpoint of all servers. */
+/** Tools per page of the gateway's own list, at the endpoint of all servers. */
 const GATEWAY_PAGE = 500
 
-/** What the gateway shortens absurd times to, in milliseconds. */
+/** Longest cache lifetime after clamping by the gateway, in milliseconds. */
 const LONGEST_TTL_MS = 300_000
 
 const TEN_YEARS_MS = 315_360_000_000
@@ -24,20 +24,19 @@ interface Cell {
   readonly era: (typeof eras)[number]
   readonly side: (typeof sides)[number]
   readonly endpoint: (typeof endpoints)[number]
-  /** Whether the client came while the fault was armed, when another one had asked already. */
+  /** Whether the client asked second, after another client had asked under the fault. */
   readonly isLater: boolean
 }
 
-/** A list as a client that follows all cursors gets it. */
+/** A list as seen by a client that follows all cursors. */
 interface View {
   readonly names: readonly string[]
-  /** Names of the members that the tools ask for. */
+  /** Names of the members the tools require. */
   readonly members: readonly string[]
-  /** The descriptions of the tools. */
   readonly descriptions: readonly unknown[]
-  /** The code of the error that it ended with. */
+  /** The code of the final error. */
   readonly code: number | undefined
-  /** Of its first page. */
+  /** The first page's. */
   readonly ttlMs: unknown
   readonly tookMs: number
 }
@@ -79,15 +78,14 @@ async function clientOf(era: Cell['era'], url: string): Promise<Look> {
 }
 
 interface ListFault {
-  /** Its fields. */
   readonly config: Json
-  /** What a client sees of it while it is armed; `whole` is the list as it is without. */
+  /** Checks a client's view while the fault is armed; `whole` is the list without it. */
   readonly sees: (view: View, whole: readonly string[], cell: Cell) => void
-  /** Whether the server's list grows while it is armed. */
+  /** Whether the server's list grows while the fault is armed. */
   readonly grows?: boolean
 }
 
-/** The names and schemas of the list are as they are without. */
+/** Names and schemas of the list are unchanged. */
 function isWholeButForWords({ names, code, members }: View, whole: readonly string[]): void {
   assert.equal(code, undefined)
   assert.deepEqual(names, whole)
@@ -99,7 +97,7 @@ function isWhole(view: View, whole: readonly string[]): void {
   assert.deepEqual(view.descriptions, whole.map(descriptionOf))
 }
 
-/** What discovery meets is not what the agents of all servers are shown. */
+/** Faults met by discovery do not reach agents of the aggregate. */
 const isContained = ({ side, endpoint }: Cell) => side === 'upstream' && endpoint === '/mcp'
 
 const listFaults: Readonly<Record<string, ListFault>> = {
@@ -132,7 +130,7 @@ const listFaults: Readonly<Record<string, ListFault>> = {
     config: { delay: LATE_MS },
     sees(view, whole, cell) {
       isWhole(view, whole)
-      // It was late for the first: what came is true, and may be kept for as long as its server says.
+      // The first list was late but correct, so the gateway may cache it for the server's lifetime.
       const isKept = cell.era === 'modern' && cell.side === 'upstream' && cell.isLater
       if (!isContained(cell) && !isKept) assert.ok(view.tookMs >= LATE_MS, `${view.tookMs} ms`)
     },
@@ -156,7 +154,7 @@ const listFaults: Readonly<Record<string, ListFault>> = {
     config: {},
     sees({ names, members }, whole, cell) {
       assert.deepEqual(new Set(names), new Set(whole))
-      // One for each page, of the server or of the gateway.
+      // One extra name for each page, of the server or of the gateway.
       assert.equal(names.length, isContained(cell) ? whole.length : whole.length + 2)
       assert.notDeepEqual(members, whole)
     },
@@ -168,7 +166,7 @@ const listFaults: Readonly<Record<string, ListFault>> = {
       if (era === 'legacy') assert.equal(view.ttlMs, undefined)
       else if (side === 'client') assert.equal(view.ttlMs, TEN_YEARS_MS)
       else if (endpoint === '/mcp') assert.equal(view.ttlMs, 0)
-      // What is left of it, for who comes later.
+      // The remaining lifetime, for a later client.
       else assert.ok(Number(view.ttlMs) > TTL_MS && Number(view.ttlMs) <= LONGEST_TTL_MS, String(view.ttlMs))
     },
   },
@@ -196,7 +194,7 @@ const endings: Readonly<Record<'disarm' | 'kill', (gateway: Gateway) => Promise<
   kill: (gateway) => gateway.post('/admin/chaos/kill', {}),
 }
 
-/** Why a fault cannot be armed there; undefined when it can. */
+/** Returns why a fault cannot be armed there; undefined when it can. */
 function refusalOf(type: string, side: Cell['side'], era: Cell['era']): string | undefined {
   const { eras } = faults[type]!
   return side === 'upstream' && eras?.only.includes(era) === false ? eras.otherwise : undefined
@@ -204,7 +202,7 @@ function refusalOf(type: string, side: Cell['side'], era: Cell['era']): string |
 
 after(cleanUp)
 
-/** Endings by era and side, so that each two of the three meet once. */
+/** Alternates endings by era and side, so each pair of settings meets once. */
 const endingOf = (era: Cell['era'], side: Cell['side']) =>
   (era === 'legacy') === (side === 'upstream') ? 'disarm' : 'kill'
 

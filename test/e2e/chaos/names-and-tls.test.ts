@@ -15,11 +15,11 @@ import { RawClient } from '../support/raw-client.ts'
 import { callerAt, eras, fatesOf, kinds } from './alike.ts'
 
 /*
- * Connections that fail before anything is sent: an agent must not be able to tell an injected failure from a real one. `real` has a
- * name that nobody knows, or a certificate that nobody trusts; `fake` would answer, and a fault hits the same tool of it.
+ * Connections that fail before sending anything: an agent must not tell an injected failure from a real failure. `real`
+ * has an unknown name or an untrusted certificate; `fake` would answer, but a fault hits the same tool.
  */
 
-/** A name that does not resolve anywhere (RFC 6761, section 6.4). */
+/** Never resolves (RFC 6761, section 6.4). */
 const NOWHERE = 'breakwater.invalid'
 
 /** An HTTP server that notes the method of each message. */
@@ -51,7 +51,7 @@ async function serve(tls: object | undefined): Promise<Noted> {
   return { url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}/mcp`, methods }
 }
 
-/** What a server with some tools answers, in both eras. */
+/** Returns the answers of a server with some tools, in both eras. */
 function resultOf({ method, params }: Json): Json | undefined {
   const modern = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' }
   const hello = { capabilities: { tools: {} }, serverInfo: { name: 'raw', version: '1' } }
@@ -69,9 +69,9 @@ function resultOf({ method, params }: Json): Json | undefined {
 interface Case {
   readonly type: 'conn.dns' | 'conn.tls'
   readonly fault: Json
-  /** The entry of a server that really fails like this. */
+  /** The entry of a server with a real failure. */
   readonly real: Json
-  /** What the agent is told. */
+  /** The error text for the agent. */
   readonly words: RegExp
 }
 
@@ -92,7 +92,7 @@ before(async () => {
   const real = {
     expired: await serve({ cert: expiredCert, key: otherKey }),
     elsewhere: await serve({ cert: elsewhereCert, key: otherKey }),
-    // No cipher of it fits its certificate.
+    // None of its ciphers fits its certificate.
     handshake: await serve({ cert, key, ciphers: 'ECDHE-RSA-AES128-GCM-SHA256', maxVersion: 'TLSv1.2' }),
   }
   cases = {
@@ -154,7 +154,7 @@ before(async () => {
     policies: {
       defaults: {
         retry: { maxRetries: 2, base: 1, cap: 5, budget: { floor: 1_000, leastConcurrent: 1_000 } },
-        // No probe would end the wait for a server that is really gone.
+        // No probe would end the wait for a really lost server.
         gate: false,
       },
     },
@@ -170,7 +170,7 @@ after(async () => {
   }
 })
 
-/** Without a network a resolver may know less than that there is no such name. */
+/** Without a network, a resolver may report another error than an unknown name. */
 function resolverSays(): Promise<string> {
   return lookup(NOWHERE).then(
     () => assert.fail('the name resolves'),
@@ -181,7 +181,7 @@ function resolverSays(): Promise<string> {
 const attemptsAt = (server: string) =>
   gateway.sums('breakwater_upstream_attempts_total', 'outcome', `server="${server}"`)
 
-// Of an agent that has no session with the server: nobody could have opened one with the real one.
+// From an agent without a session at the server: none could have opened a session at the real server.
 for (const name of names)
   for (const way of Object.keys(ways))
     for (const era of eras)
@@ -196,7 +196,7 @@ for (const name of names)
         assert.deepEqual(seen[1], seen[0])
       })
 
-/** Calls a tool of `named` or `hasty` in a session that is there. */
+/** Calls a tool of `named` or `hasty` in an open session. */
 async function callIn(server: string, tool: string) {
   const client = await RawClient.open(gateway.mcp(server))
   await client.say('work')

@@ -9,14 +9,14 @@ import { descendantsOf } from '../support/family.ts'
 import { armed, cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { RawClient } from '../support/raw-client.ts'
 
-// What faults do to the processes of servers, seen from outside: their states as the system tells them.
+// Effects of faults on server processes, seen as process states of the operating system.
 
 after(cleanUp)
 
 const family = fileURLToPath(new URL('../../fixtures/family-server.js', import.meta.url))
 const counting = fileURLToPath(new URL('../../fixtures/counting-server.js', import.meta.url))
 
-/** `T` for a process that was stopped; undefined when there is no such process. */
+/** `T` for a stopped process; undefined when the process is gone. */
 function stateOf(pid: number): string | undefined {
   try {
     return /^\d+ \(.*\) (\S)/s.exec(readFileSync(`/proc/${pid}/stat`, 'latin1'))?.[1]
@@ -48,16 +48,16 @@ async function start({ args, fault, policies = {} }: Parts): Promise<Gateway> {
 
 const fatesOf = (gateway: Gateway) => gateway.sums('breakwater_fault_outcomes_total', 'fate', 'fault="it"')
 
-/** The server itself, its child, and the child of that: two more have left the group. */
+/** The server, its child and its grandchild; two more processes have left the group. */
 const GROUP = 3
 
-/** A gateway before a server with a family that a fault pauses, and a call that waits for it. */
+/** Starts a gateway and a call that waits for a paused server with a process family. */
 async function paused(fault: Json = {}, policies: Json = {}) {
   const gateway = await start({ args: [family], fault: { type: 'proc.pause', ...fault }, policies })
   const client = await RawClient.open(gateway.mcp('local'))
   const sentAt = performance.now()
   const call = client.say('pids')
-  // It may be over before the test has seen who is stopped.
+  // The call may end before the test has seen the stopped processes.
   call.catch(() => undefined)
   let stopped: number[] = []
   await until('the server is stopped', () => {
@@ -67,7 +67,7 @@ async function paused(fault: Json = {}, policies: Json = {}) {
   return { gateway, client, sentAt, call, stopped }
 }
 
-/** Long enough for the pause to be seen, on a busy machine too. */
+/** Long enough to observe the pause, even on a busy machine. */
 const PAUSE_MS = 3_000
 
 test('proc.pause: the process and its group stand still, go on after the time, and the call is only delayed', async () => {
@@ -144,7 +144,7 @@ test('proc.crash_loop: each process ends again, starts are apart, and calls are 
     last = (await call(`c${count++}`)).text
     return last.includes('"result"')
   })
-  // The server notes each start that came so far as to run: the first, and the one that is there now.
+  // The server notes each start that got as far as running: the first, and the current start.
   const pids = readFileSync(file, 'utf8')
     .split('\n')
     .filter((line) => line.includes('pid'))

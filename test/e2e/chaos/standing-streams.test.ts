@@ -8,7 +8,7 @@ import { ModernClient } from '../support/modern-client.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { closeServers, RawServer, sendResult } from '../support/raw-server.ts'
 
-/** Each has a server of its own, which is named after it; those of `client` are towards agents. */
+/** Each fault has its own server, with the fault's name; faults of `client` are towards agents. */
 const faults: Readonly<Record<string, Json>> = {
   refused: { type: 'listen.refused', status: 503 },
   denied: { type: 'listen.refused' },
@@ -33,7 +33,7 @@ const towardsAgents: Readonly<Record<string, Json>> = {
 const names = [...Object.keys(faults), ...Object.keys(towardsAgents), 'armed_later']
 const isModern = (name: string) => name.startsWith('modern')
 
-/** A stream that the gateway holds for an agent, or for itself, as its server sees it. */
+/** A stream the gateway holds for an agent or for itself, as the server sees it. */
 interface Held {
   readonly of: string
   readonly lastEventId: string | undefined
@@ -46,7 +46,7 @@ const held = new Map<string, Held[]>()
 const servers = new Map<string, RawServer>()
 const tool = { name: 'work', inputSchema: { type: 'object' } }
 
-/** A server that tells sessions apart by who opened them, and holds streams open. */
+/** A server that labels sessions by their client's name, and holds streams open. */
 function startServer(name: string): Promise<RawServer> {
   const streams: Held[] = []
   held.set(name, streams)
@@ -123,7 +123,7 @@ after(async () => {
   closeServers()
 })
 
-/** The streams for agents, which are called `raw`, and not those for the gateway itself. */
+/** Returns the streams for agents, called `raw`, without the gateway's own. */
 const ofAgents = (name: string) => held.get(name)!.filter(({ of }) => of === 'raw')
 
 async function streamOf(name: string, nth: number): Promise<Held> {
@@ -196,7 +196,7 @@ test('listen.cut, gap: what was sent meanwhile is lost', async () => {
 })
 
 test('listen.cut: a stream that breaks as soon as it is open is asked for with pauses that double', async () => {
-  // The server may be late to see that it is asked: only from what was before the first time it is never too little.
+  // Measured from before the request, because the server may notice it late.
   const since = performance.now()
   await listening('brief')
   const [second, third] = [await streamOf('brief', 2), await streamOf('brief', 3)]
@@ -254,7 +254,7 @@ for (const [name, expected] of [
     say(stream, 1)
     await until('it is over', () => reader.ended)
     for (const n of [2, 3]) say(stream, n)
-    // What comes by the stream of the server has come before the answer of a later ping of it.
+    // Messages on the server's stream arrive before the answer to a later ping.
     await until('both have come', async () => {
       const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
       return body.sessions.length > 0 && (await client.say('work')) === 'done'

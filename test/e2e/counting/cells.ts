@@ -5,7 +5,7 @@ import { Agent, type Told } from '../support/agent.ts'
 import { CountingProcess, CountingServer, type Era } from '../support/counting.ts'
 import { Gateway, type Json } from '../support/gateway.ts'
 
-/** A way of calls: an agent of one era, the gateway, one server or two replicas of one. */
+/** A path of calls: an agent of one era, the gateway, one server or two replicas. */
 export interface Route {
   readonly agent: Era
   readonly transport: 'http' | 'stdio' | 'replicas'
@@ -17,10 +17,10 @@ export const routes: readonly Route[] = (['legacy', 'modern'] as const).flatMap(
 
 export const titleOf = ({ agent, transport }: Route): string => `${agent} agent, ${transport}`
 
-/** What became of one mode on one route. */
+/** The result of one mode on one route. */
 export interface Cell {
   readonly mode: string
-  /** How often the write ran, and what its agent was told; the same of three sends under one key. */
+  /** Runs of the write and the agent's outcome; then the same for three sends under one key. */
   readonly write: string
   readonly keyed: string
   readonly read: string
@@ -35,16 +35,19 @@ interface Subject {
   readonly runs: () => Promise<Record<string, number>>
 }
 
-/** How long a server that is down stays so, in milliseconds: less than retries of a read take. */
+/** Downtime of a server, in milliseconds: shorter than the retries of a read. */
 const DOWN_MS = 150
 
-/** When a tool that was given up has run, if it ever does; in milliseconds. */
+/** Time after which an abandoned tool has run, if ever; in milliseconds. */
 const SETTLED_MS = 2_000
 
-/** How long a healthy server may stay unreachable after a failure: an open breaker, a process that starts; in milliseconds. */
+/**
+ * Longest time a healthy server may stay unreachable after a failure (an open breaker, a process that starts), in
+ * milliseconds.
+ */
 const RECOVERED_MS = 12_000
 
-/** Cells under way at once. */
+/** Concurrent cells. */
 const AT_ONCE = 15
 
 /** Runs every mode on a route, with retries and hedges on. */
@@ -66,7 +69,7 @@ export async function runRoute(server: Era, route: Route): Promise<Cell[]> {
   const worker = async () => {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       const { mode, subject } = next
-      // Every mode comes by either endpoint, that of its server and that of all, whatever it comes over.
+      // Alternates the endpoint, so every mode meets the server's and the aggregate's endpoint over every transport.
       const shift = Number(route.transport === 'replicas') + Number(route.agent === 'modern')
       const isAll = (next.index + shift) % 2 === 1
       const agent = await Agent.open(route.agent, gateway.mcp(isAll ? undefined : mode.name))
@@ -89,7 +92,7 @@ export async function runRoute(server: Era, route: Route): Promise<Cell[]> {
   })
 }
 
-/** Calls that are under way although nobody calls any more, by server. */
+/** Returns calls still under way after their callers left, by server. */
 async function callsStuck(gateway: Gateway): Promise<Record<string, number>> {
   const underWay = () => gateway.sums('breakwater_inflight', 'server', '')
   await until('no call is under way', async () => Object.keys(await underWay()).length === 0, 5_000).catch(
@@ -98,7 +101,7 @@ async function callsStuck(gateway: Gateway): Promise<Record<string, number>> {
   return underWay()
 }
 
-/** Calls everything once; resolves to what looks at the counts later. */
+/** Makes every call once; resolves to a function that checks the counts later. */
 async function runCell(
   mode: Mode,
   subject: Subject,
@@ -112,7 +115,7 @@ async function runCell(
     tellings.push({ part, token: args.token, told })
     return told
   }
-  /** The server is down as the call begins, if that is the mode. */
+  /** Takes the server down at the start of the call, if the mode asks for it. */
   const failing = async (part: string, tool: string, token: string, key?: string) => {
     if (mode.down !== true) return tell(part, tool, { token, mode: mode.name }, key)
     await subject.down()
@@ -164,14 +167,14 @@ async function runCell(
   }
 }
 
-/** What an agent was told of a call with a token. */
+/** The outcome an agent got for a call with a token. */
 interface Telling {
   readonly part: string
   readonly token: string
   readonly told: Told
 }
 
-/** What is wrong with what an agent was told, in the light of what has happened. */
+/** Returns contradictions between the agent's outcome and the real runs. */
 function faultsOf(
   telling: Telling,
   all: readonly Telling[],
@@ -180,7 +183,7 @@ function faultsOf(
 ): string[] {
   const { part, token, told } = telling
   const runs = times(token)
-  /** Whether it may have run when the call came again: what was said before was true then. */
+  /** A later send of the call may have run, and the earlier outcome was true at its time. */
   const ranLater = all
     .slice(all.indexOf(telling) + 1)
     .some((later) => later.token === token && (later.told.kind !== 'error' || later.told.sent === true))
@@ -233,7 +236,7 @@ async function subjectsOf(server: Era, { transport }: Route): Promise<Subject[]>
   })
 }
 
-/** All cells as a table, and over it what its words mean. */
+/** Returns all cells as a table, below a legend. */
 export function tableOf(results: ReadonlyMap<string, readonly Cell[]>): string {
   const titles = [...results.keys()]
   const rows = modes.map(({ name }) => [
@@ -261,7 +264,7 @@ export function tableOf(results: ReadonlyMap<string, readonly Cell[]>): string {
   ].join('\n')
 }
 
-/** Every violation with its cell. */
+/** Returns every violation with its cell. */
 export function violationsOf(title: string, cells: readonly Cell[]): string[] {
   return cells.flatMap(({ mode, violations }) => violations.map((what) => `${title}, ${mode}: ${what}`))
 }

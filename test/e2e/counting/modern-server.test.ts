@@ -11,7 +11,7 @@ after(async () => {
   await cleanUp()
 })
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('servers of the modern era', { concurrency: 3 }, () => {
   for (const route of routes)
     test(`writes to a server of the modern era run once in ${modes.length} failure modes (${titleOf(route)})`, async () => {

@@ -8,14 +8,14 @@ import { cleanUp, Gateway } from '../support/gateway.ts'
 after(cleanUp)
 
 const AT_ONCE = 10
-/** How long the writes take that are under way when something happens, in milliseconds. */
+/** Duration of the writes under way during an event, in milliseconds. */
 const SLOW_MS = 800
 
 const ways = (['legacy', 'modern'] as const).flatMap((agent) =>
   [1, 2].map((replicas) => ({ agent, replicas })),
 )
 
-/** Tests of each way, each with a server of its own behind one gateway. */
+/** Tests per path; each has its own server behind one gateway. */
 const SCENES = 5
 
 let counting: CountingServer
@@ -47,7 +47,7 @@ before(async () => {
 
 const taken = new Set<string>()
 
-/** The next server of a way that no other test has had, and an agent that has called it. */
+/** Returns an unused server of a path, and an agent that has called it. */
 async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
   const [name, endpoints] = [...endpointsOf].find(
     ([name]) => name.startsWith(`${agentEra}-${replicas}-`) && !taken.has(name),
@@ -57,7 +57,7 @@ async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
     const all = await counting.stats()
     return endpoints.map((endpoint) => all[endpoint]!)
   }
-  /** How often each of its tokens has run. */
+  /** Returns the number of runs of each of its tokens. */
   const runs = async () =>
     Object.fromEntries(
       Object.entries(await counting.runs()).flatMap(([token, count]) =>
@@ -71,7 +71,7 @@ async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
   assert.equal((await writeOne('first')).kind, 'result')
   const write = (kind: string, more: object = {}) =>
     Promise.all(Array.from({ length: AT_ONCE }, (_, nth) => writeOne(`${kind}-${nth}`, more)))
-  /** How often writes of a kind have run: the runs, and how many of them ran so often. */
+  /** Returns how often writes of a kind ran: each number of runs, with its frequency. */
   const runsOf = async (kind: string) => {
     const ran = await runs()
     const counts: Record<string, number> = {}
@@ -81,19 +81,19 @@ async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
     }
     return counts
   }
-  /** Handshakes for agents so far. */
+  /** Returns the handshakes for agents so far. */
   const opened = async () =>
     (await stats())
       .flatMap(({ initialized }) => Object.entries(initialized))
       .reduce((sum, [client, count]) => sum + (client === 'breakwater' ? 0 : count), 0)
-  /** Writes that take long, once all of them have reached the server. */
+  /** Starts slow writes; resolves once all of them have reached the server. */
   const slowWrites = async (kind: string) => {
     const calls = async () =>
       (await stats()).reduce((sum, { methods }) => sum + (methods['tools/call'] ?? 0), 0)
     const before = await calls()
     const told = write(kind, { ms: SLOW_MS })
     await until('the writes are under way', async () => (await calls()) >= before + AT_ONCE)
-    // In an object: the writes themselves are not waited for.
+    // An object keeps the caller from awaiting the writes.
     return { told }
   }
   return { forget, write, writeOne, slowWrites, runs, runsOf, opened }
@@ -114,7 +114,7 @@ for (const { agent: era, replicas } of ways) {
           early: talliesOf(early),
           late: talliesOf(late),
           ran: [await runsOf('early'), await runsOf('late')],
-          // A session that is shared moves on to any of the replicas.
+          // A shared session may move to any of the replicas.
           opened: Math.ceil(((await opened()) - before) / (era === 'modern' ? replicas : 1)),
         },
         {
@@ -156,7 +156,7 @@ for (const { agent: era, replicas } of ways) {
       const openings = (await opened()) - before
       assert.deepEqual(await runsOf('once'), { 0: AT_ONCE })
       assert.ok(openings <= 2 * told.length, `${openings} sessions for ${told.length} calls`)
-      // Only its own agent is told that its session is gone, and only if that cannot be helped.
+      // Only the session's own agent hears of the loss, and only if retries cannot help.
       assert.equal(talliesOf(told).result ?? 0, 0)
     })
   })

@@ -13,7 +13,7 @@ after(cleanUp)
 
 const child = fileURLToPath(new URL('../../fixtures/family-server.js', import.meta.url))
 
-/** A run that does not end by itself where a test wants to meet it. */
+/** A run that lasts until the test ends it. */
 const lasting = (more: Json = {}) =>
   specOf({
     gate: { rollbackOn: [{ metric: 'rejected_ratio', above: '99%' }], over: '1s', minimum: 4 },
@@ -27,9 +27,9 @@ const lasting = (more: Json = {}) =>
 interface Place {
   readonly name: string
   readonly spec: Json
-  /** Whether the record of the run says that it is there. */
+  /** Whether the run's record shows this place. */
   readonly reached: (record: Json) => boolean
-  /** What the record says of it after the crash. */
+  /** The record's text after the crash. */
   readonly says: RegExp
 }
 
@@ -61,7 +61,7 @@ const places: readonly Place[] = [
   },
 ]
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('runs and ends of their gateways', { concurrency: 2 }, () => {
   for (const { name, spec, reached, says } of places)
     test(`a gateway that is killed while a run is in ${name} starts with nothing armed, and the run has failed`, async () => {
@@ -104,7 +104,7 @@ describe('runs and ends of their gateways', { concurrency: 2 }, () => {
         left.filter((file) => file.startsWith('open-')),
         [],
       )
-      // It is no obstacle to the next run.
+      // The old record does not block the next run.
       assert.equal((await ask(again, spec)).status, 202)
     })
 

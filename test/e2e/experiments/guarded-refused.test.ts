@@ -10,7 +10,7 @@ import { main } from '../../support/main.ts'
 
 afterEach(cleanUp)
 
-/** Why the gateway will not run a spec. */
+/** Returns why the gateway refuses to run a spec. */
 async function refusals(gateway: Gateway, spec: Json, more: Json = {}): Promise<string> {
   const { status, body } = await ask(gateway, spec, more)
   assert.ok(status === 409 || status === 400, `${status} ${JSON.stringify(body)}`)
@@ -148,7 +148,7 @@ test('without a state folder, or with one that cannot be written, nothing is run
     await refusals(none, specOf()),
     /the run could not be written to the journal: gateway\.stateDir is not set/,
   )
-  // A file lies where the folder of the runs would be.
+  // A file in place of the runs' folder.
   await mkdir(join(folder, 'state'))
   await writeFile(join(folder, 'state', 'experiments'), '')
   const blocked = await Gateway.start(partsWith(folder, server.url), { folder })

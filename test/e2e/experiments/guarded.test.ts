@@ -30,7 +30,7 @@ test('a breached gate rolls the run back within 2 s though whoever began it is d
   const [stage] = run.stages as { beganAtMs: number; endedAtMs: number; treatment: { calls: number } }[]
   const rollback = run.rollback as { atMs: number; armed: string[]; arms: string[] }
   assert.deepEqual([rollback.armed, rollback.arms], [[], []])
-  // Measurable from half a second after the first four calls on, which take a few milliseconds.
+  // The first four calls take a few milliseconds; half a second later the metric is measurable.
   assert.ok(rollback.atMs - stage!.beganAtMs < 2_500, JSON.stringify([stage, rollback]))
   const { failed } = agents.counts
   const before = agents.counts.calls
@@ -62,7 +62,7 @@ test('a run whose hypothesis holds goes through all stages and is completed', as
     [0.25, 0.5],
   )
   for (const { share, treatment, control } of stages) {
-    // Each call is a task, and chance assigns tasks: how many there are depends on the machine.
+    // Each call is a task, assigned at random; the number of tasks depends on the machine.
     const calls = treatment.calls + control.calls
     const deviation = Math.sqrt((share * (1 - share)) / calls)
     const got = treatment.calls / calls

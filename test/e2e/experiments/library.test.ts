@@ -65,7 +65,7 @@ for (const file of files)
     )
   })
 
-/** The same in a few seconds. */
+/** Returns the spec with stages of a few seconds. */
 const short = (spec: Json, stages: readonly Json[]): Json => ({
   ...spec,
   baseline: { duration: '3s' },
@@ -73,7 +73,7 @@ const short = (spec: Json, stages: readonly Json[]): Json => ({
   estimate: {},
 })
 
-/** The drill as its last stage is, with the hiccup two seconds after that began. */
+/** Runs the drill's last stage, with the hiccup two seconds after its start. */
 async function drill(name: string) {
   const spec = short(await specOf(`${name}.yaml`), [{ share: '50%', duration: '25s' }])
   const faults = (spec.faults as Json[]).map((fault) =>
@@ -106,12 +106,12 @@ test('with bounded retries the same pool comes back from the same hiccup by itse
 })
 
 test('a killed process is started again, and the run says how long its server took', async () => {
-  // On a busy machine a process takes seconds to start, and calls of the treatment wait for it.
+  // On a busy machine a process takes seconds to start, and calls of the treatment wait.
   const spec = short(await specOf('process-kill.yaml'), [{ share: '50%', duration: '12s' }])
   const killing = {
     ...spec,
     faults: [{ name: 'kill', type: 'proc.kill', rate: 1, maxInjections: 1, signal: 'KILL' }],
-    // Its own rules take longer than such a short stage.
+    // The spec's own rules take longer than this short stage.
     gate: { rollbackOn: [{ metric: 'error_ratio', above: '99%' }] },
   }
   assert.equal((await gateway.post('/admin/experiments', { spec: killing, approvedBy: 'boss' })).status, 202)

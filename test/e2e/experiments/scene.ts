@@ -24,7 +24,7 @@ export interface Shown {
   }
 }
 
-/** A spec with short times: half of the calls of the treatment fail, unless it says otherwise. */
+/** Returns a spec with short times; by default half of the treatment's calls fail. */
 export const specOf = (more: Json = {}): Json => ({
   name: 'drill',
   owner: 'tests',
@@ -56,7 +56,7 @@ export const partsWith = (folder: string, url: string, more: Partial<GatewayPart
   ...more,
 })
 
-/** A gateway with a state folder before a server whose tools only read. */
+/** Starts a gateway with a state folder before a server of read-only tools. */
 export async function started(more: Partial<GatewayParts> = {}) {
   const folder = await newFolder()
   const server = await FlakyServer.start()
@@ -76,7 +76,7 @@ export const ask = (gateway: Gateway, spec: Json, more: Json = {}) =>
     ...more,
   })
 
-/** Waits until a run is in a phase, or over. */
+/** Waits until a run reaches a phase, or ends. */
 export const comesTo = (gateway: Gateway, phase: string, name = 'drill') =>
   until(
     `${name} is in ${phase}`,
@@ -88,15 +88,15 @@ export const comesTo = (gateway: Gateway, phase: string, name = 'drill') =>
   )
 
 export interface Traffic {
-  /** Calls that have come back, and those of them that were no result. */
+  /** Calls that returned, and the failures among them. */
   readonly counts: { calls: number; failed: number }
   stop(): Promise<void>
 }
 
-/** Between two calls of an agent, in milliseconds: enough for every gate, and the machine has time for others. */
+/** Pause between two calls of an agent, in milliseconds: short enough for every gate, and light on the machine. */
 const PAUSE_MS = 10
 
-/** Agents that call `read` over and over, each call a task of its own, until they are stopped. */
+/** Starts agents that call `read` repeatedly, each call its own task, until stopped. */
 export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
   const counts = { calls: 0, failed: 0 }
   const over = new AbortController()
@@ -116,7 +116,7 @@ export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
     }
   }
   const working = Array.from({ length: agents }, work)
-  // A baseline of a second needs calls in it, and sessions take their time to open.
+  // A baseline of a second needs calls, and sessions take time to open.
   await until('calls come back', () => counts.calls >= 2 * agents)
   return {
     counts,
@@ -129,7 +129,7 @@ export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
 
 const placeOf = (folder: string) => join(folder, 'state', 'experiments')
 
-/** The sealed runs of a state folder, the oldest first, once there are so many. */
+/** Waits for `count` sealed runs in a state folder; returns them, oldest first. */
 export async function journalOf(folder: string, count = 1): Promise<Json[]> {
   const sealed = async () =>
     (await readdir(placeOf(folder))).filter((name) => /^run-\d+\.json$/.test(name)).sort()
@@ -144,7 +144,7 @@ export async function journalOf(folder: string, count = 1): Promise<Json[]> {
   )
 }
 
-/** Waits until the record of the run that goes on says so on the disk. */
+/** Waits until the current run's record on disk satisfies `says`. */
 export const isWritten = (folder: string, what: string, says: (record: Json) => boolean) =>
   until(`the record says ${what}`, async () => {
     const names = (await readdir(placeOf(folder))).filter((name) => /^open-.*\.json$/.test(name))

@@ -35,7 +35,7 @@ function parts(url: string, health: Json, more: Partial<GatewayParts> = {}): Gat
   return { servers: { search: { url, era: 'legacy', health: { every: EVERY_MS } } }, health, ...more }
 }
 
-// They wait for most of their time, and share nothing that one of them changes.
+// Concurrent, because the tests mostly wait and share no state.
 describe('incidents', { concurrency: 4 }, () => {
   test('a killed server is detected within two intervals and told once, and so is its recovery, by the clock of a receiver that fails twice first', async (t) => {
     const server = await ProbedServer.start()
@@ -45,7 +45,7 @@ describe('incidents', { concurrency: 4 }, () => {
     await gateway.waitFor('up', 'search')
     await until('it was pinged', () => server.count('ping') > 0)
     const count = (name: string, labels: string) => gateway.metric(`breakwater_${name}`, labels)
-    // Without the zeros Prometheus would see no increase in the first one.
+    // Without the zeros, Prometheus would miss the first increase.
     assert.equal(await count('incidents_total', 'server="search"'), 0)
     assert.equal(await count('incident_detection_duration_seconds_count', 'reason="connection_refused"'), 0)
 
@@ -73,7 +73,7 @@ describe('incidents', { concurrency: 4 }, () => {
         ['incident.recovered', 200],
       ],
     )
-    // By the gateway it began with the first probe that failed, at most an interval after the kill.
+    // For the gateway, the incident begins with the first failed probe, at most an interval after the kill.
     const startedAt = Date.parse(String(receiver.received[3]!.body.incident?.startedAt))
     assert.ok(startedAt >= killedAt - 5 && startedAt <= killedAt + EVERY_MS + 500)
 
@@ -151,7 +151,7 @@ describe('incidents', { concurrency: 4 }, () => {
     assert.deepEqual(others, [])
     assert.deepEqual([closed?.id, closed?.end], [open.id, 'recovered'])
     assert.ok(closed?.gap !== undefined)
-    // How long it took is an upper bound, which no histogram has to take for more.
+    // After a restart the duration is only an upper bound, so no histogram counts it.
     const reason = 'reason="connection_refused"'
     assert.equal(await second.metric('breakwater_incident_recovery_duration_seconds_count', reason), 0)
     assert.deepEqual(
@@ -223,7 +223,7 @@ describe('incidents', { concurrency: 4 }, () => {
     await gateway.waitFor('up', 'search')
     const client = await RawClient.open(gateway.mcp('search'))
     assert.match(await client.say('check'), /42/)
-    // The clock of the wall is set now and then, which moves `since` by less than a millisecond.
+    // The wall clock is adjusted now and then, which moves `since` by less than a millisecond.
     const breakers = async () =>
       JSON.stringify((await gateway.admin('/admin/breakers')).body).replaceAll(/"since":[\d.]+/g, '"since"')
     const before = await breakers()
@@ -233,7 +233,7 @@ describe('incidents', { concurrency: 4 }, () => {
     await until('it was probed often', () => server.count('tools/call') > 8)
     await until('it has an incident', async () => (await incidentsOf(gateway)).length === 1)
     assert.equal(await breakers(), before)
-    // That of the agent, and that of the gateway.
+    // The agent's session, and the gateway's.
     assert.equal(server.count('initialize'), 2)
     assert.equal((await gateway.server('search'))?.sessions, 2)
   })

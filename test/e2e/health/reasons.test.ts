@@ -10,9 +10,7 @@ import { FlakyServer } from '../support/flaky.ts'
 import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { ProbedServer, sendJson } from '../support/probed-server.ts'
 
-/*
- * Each reason by a cause that is real. All servers stand behind one gateway, whose probes come every second.
- */
+/* Each reason with a real cause. All servers are behind one gateway, which probes every second. */
 
 after(async () => {
   await ProbedServer.endAll()
@@ -35,7 +33,7 @@ const entry = (url: string, more: Json = {}, health: Json = {}): Json => ({
   ...more,
 })
 
-/** The incident of a server, once there is one. */
+/** Waits for the incident of a server. */
 async function incidentOf(gateway: Gateway, server: string): Promise<Told> {
   let found: Told | undefined
   await until(`${server} has an incident`, async () => {
@@ -55,7 +53,7 @@ async function closedPort(): Promise<string> {
   return `http://127.0.0.1:${port}/mcp`
 }
 
-// One of them waits for half a minute that a process stays well: the others come meanwhile, one after the other.
+// One test waits for half a minute of health; the others run meanwhile, in sequence.
 describe('reasons', { concurrency: 2 }, () => {
   test('a process that is killed is an incident though the next one comes up, and over when that one lasts', async () => {
     const script = `
@@ -81,7 +79,7 @@ describe('reasons', { concurrency: 2 }, () => {
     )
     await gateway.waitFor('up', 'child')
     assert.equal((await incidentOf(gateway, 'child')).state, 'open')
-    // It has to stay well for half a minute.
+    // The process has to stay healthy for half a minute.
     await until(
       'it has recovered',
       async () => (await incidentOf(gateway, 'child')).state === 'closed',
@@ -117,7 +115,7 @@ describe('reasons', { concurrency: 2 }, () => {
 
     frozen.program.signal('SIGSTOP')
     unauthorized!.answers.set('*', (response) => response.writeHead(401).end())
-    // It wants to be left alone for an hour: there will be no second look.
+    // The server asks for an hour without requests, so there is no second probe.
     limited!.answers.set('*', (response) => response.writeHead(429, { 'retry-after': '3600' }).end())
     garbage!.answers.set('*', (response) =>
       response.writeHead(200, { 'content-type': 'text/html' }).end('<title>hello</title>'),
@@ -126,7 +124,7 @@ describe('reasons', { concurrency: 2 }, () => {
       sendJson(response, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '41' }] } }),
     )
     hung!.answers.set('tools/call', () => undefined)
-    // What is usual has to be known before anything can be slow.
+    // A server can only count as slow once its usual pace is known.
     await until('the pace of the slow one is known', async () => {
       const pace = (await gateway.server('slow'))?.health as { pace?: { ping?: { baselineMs?: number } } }
       return pace.pace?.ping?.baselineMs !== undefined
@@ -162,7 +160,7 @@ describe('reasons', { concurrency: 2 }, () => {
     const ready = await fetch(`${gateway.data}/readyz`)
     const { reasons, servers } = (await ready.json()) as { reasons: Json; servers: Json }
     assert.deepEqual([reasons.nameless, reasons.wrong], ['dns', 'wrong_answer'])
-    // It answers, whatever it says: its tools stay, and agents may have them.
+    // These servers answer, with whatever content: agents keep their tools.
     assert.deepEqual([servers.wrong, servers.slow, servers.hung, servers.closed], ['up', 'up', 'up', 'down'])
   })
 

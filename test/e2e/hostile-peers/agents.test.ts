@@ -7,14 +7,14 @@ import { postOf, RawSocket } from '../support/raw-socket.ts'
 import { stdioToolbox } from '../support/toolbox.ts'
 import { Scene } from './scene.ts'
 
-/** Connections of each kind, at the same time. */
+/** Concurrent connections of each kind. */
 const AT_ONCE = 10
 
 let scene: Scene
 let agent: RawClient
-/** A whole request that the gateway answers. */
+/** A complete request the gateway answers. */
 let call: string
-/** One that takes a while. */
+/** A complete request with a slow answer. */
 let slow: string
 
 before(async () => {
@@ -39,14 +39,14 @@ const leaveAll = (all: readonly RawSocket[]) => all.forEach((one) => one.close()
 const isOver = (one: RawSocket) =>
   until('the gateway answers or closes', () => one.isClosed || one.text.includes('\r\n\r\n'))
 
-/** The bytes of a call with a line of its head replaced, or more of them. */
+/** Returns the bytes of a call with lines of its head replaced or added. */
 const withLines = (...lines: string[]) =>
   call.replace('\r\n', `\r\n${lines.map((line) => `${line}\r\n`).join('')}`)
 
 const chunked = (body: string) =>
   call.replace(/content-length: \d+/, 'Transfer-Encoding: chunked').replace(/\r\n\r\n[^]*/, `\r\n\r\n${body}`)
 
-/** Heads that are none, besides those of the recorded exchanges, and the status that they are refused with. */
+/** Invalid heads beyond the recorded exchanges, with the status of their refusal. */
 const refused: Readonly<Record<string, readonly [RegExp, () => string]>> = {
   'a negative length': [/^HTTP\/1\.1 400/, () => call.replace(/content-length: \d+/, 'Content-Length: -5')],
   'an encoding that nobody knows': [
@@ -77,7 +77,7 @@ for (const [name, [status, bytes]] of Object.entries(refused))
 
 test('of all that was refused nothing is left', () => scene.isClean())
 
-/** What is unusual, and served. */
+/** Unusual but valid requests. */
 const served: Readonly<Record<string, () => string>> = {
   'the whole URL in the first line': () => call.replace('/mcp/attacked', 'http://127.0.0.1/mcp/attacked'),
   'HTTP/1.0': () => call.replace('HTTP/1.1', 'HTTP/1.0'),

@@ -10,15 +10,15 @@ import { RawSocket } from '../support/raw-socket.ts'
 import { stdioToolbox } from '../support/toolbox.ts'
 import { Scene } from './scene.ts'
 
-// Limits of bodies one by one are in test/downstream/http, and bodies that are wrong in themselves in test/exchanges/script.
+// Single limits of bodies are in test/downstream/http, invalid bodies in test/exchanges/script.
 
 const KIB = 1024
 const MIB = 1024 ** 2
 
-/** How long an answer may take that is made at once; what is never answered takes for ever. In milliseconds. */
+/** Longest time for an immediate answer, in milliseconds; a missing answer never comes. */
 const ANSWER_MS = 10_000
 
-/** Whoever names a version may send more than an initialize request. */
+/** A request that names a version may be larger than an initialize request. */
 const version = { 'mcp-protocol-version': '2025-11-25' }
 
 let scene: Scene
@@ -31,7 +31,7 @@ before(async () => {
 })
 after(async () => {
   await isServed()
-  // Nothing was taken for a defect of the gateway.
+  // The gateway reported no bug of its own.
   assert.deepEqual(
     gateway.log.filter(({ level }) => level === 50),
     [],
@@ -39,13 +39,13 @@ after(async () => {
   await cleanUp()
 })
 
-/** Somebody else is served, and nothing is left of what was refused. */
+/** Other clients are served, and nothing is left of refused requests. */
 async function isServed(): Promise<void> {
   await scene.isServed()
   await gateway.waitForCalls(0)
 }
 
-/** An answer, however it came; rejects when there is none in time. */
+/** Returns an answer from JSON or a stream; rejects without an answer in time. */
 async function answerTo(url: string, body: string, headers: Readonly<Record<string, string>>): Promise<Json> {
   const none = new Promise<never>((_, reject) => {
     AbortSignal.timeout(ANSWER_MS).addEventListener('abort', () =>
@@ -60,10 +60,10 @@ async function answerTo(url: string, body: string, headers: Readonly<Record<stri
 
 const deep = (levels: number, open = '{"a":', close = '}') => `${open.repeat(levels)}1${close.repeat(levels)}`
 
-/** What stands where a word should. */
+/** Values where a string belongs. */
 const strange = ['{"toString":1}', '{"toString":1,"valueOf":2}', '[["a"]]', '{"length":9}', 'true']
 
-/** Parameters of a request, as JSON text, that ask for trouble; and the code of the error that they get. */
+/** Troublesome parameters of a request, as JSON text, with the code of the error. */
 const troubles: readonly (readonly [method: string, params: string, code: number])[] = [
   ...strange.flatMap((value) =>
     (
@@ -124,7 +124,7 @@ test('120 clients that say much of themselves, or beside it, leave nothing behin
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'big', x: filler } }
     const large = { jsonrpc: '2.0', id: 1, method: 'initialize', params }
     const huge = JSON.stringify({ ...large, beside: 'x'.repeat(4 * MIB - 1_000 * KIB) })
-    // Most clients name no version before they have agreed on one.
+    // Most clients name no version before the handshake.
     const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(huge.length) })
     await socket.begin(huge)
     await until('it is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
@@ -183,7 +183,7 @@ test('bodies of operators that are nested too deeply are refused, and are no def
   await isServed()
 })
 
-/** A text in chunks of so many characters. */
+/** Returns a text in HTTP chunks of `size` characters. */
 const inChunks = (text: string, size: number) => {
   let all = ''
   for (let at = 0; at < text.length; at += size) {

@@ -13,7 +13,7 @@ const MIB = 1024 ** 2
 after(cleanUp)
 after(closeServers)
 
-/** A gateway with 512 MB of heap before a server that does its worst and one that has nothing to do with it. */
+/** Starts a gateway with 512 MB of heap before a hostile server and an unrelated server. */
 async function between(hostile: Json) {
   const servers = { quiet: stdioToolbox(), hostile }
   const gateway = await Gateway.start({ servers }, withProbe('--max-old-space-size=512'))
@@ -24,13 +24,13 @@ async function between(hostile: Json) {
   return { gateway, served, held: () => heldBy(gateway) }
 }
 
-/** How much more is in use than before, in bytes; at most `most`. */
+/** Checks that at most `most` more bytes are in use than before. */
 function assertGrowth(t: TestContext, before: number, now: number, most: number): void {
   t.diagnostic(`${Math.round((now - before) / MIB)} MiB more in use`)
   assert.ok(now - before < most, `${Math.round((now - before) / MIB)} MiB more in use`)
 }
 
-/** A flag that a server looks at. */
+/** A flag the server polls. */
 const calm = () => ({ isOver: false })
 
 test('endless pages of 15 MB are read up to the limit, the first part is offered, and others are served', async (t) => {
@@ -57,7 +57,7 @@ test('endless pages of 15 MB are read up to the limit, the first part is offered
     await served()
     return (await gateway.server('hostile'))?.cut !== undefined
   })
-  // Again and again: no round leaves anything behind.
+  // Repeatedly: no round leaves anything behind.
   const first = pages
   await until('more rounds', async () => {
     await served()
@@ -121,9 +121,9 @@ test('a server is listened to as fast as it takes its answers, and others are se
   await until('answers are on their way', () => held.length >= 4)
   for (let n = 0; n < 20; n++) await stage.served()
   t.diagnostic(`${held.length} answers under way, ${sent} pings sent`)
-  // Four at a time; those that are never taken are given up after a while.
+  // Four at a time; replies the server never takes are given up after a while.
   assert.ok(held.length <= 16, `${held.length} answers`)
-  // What the buffers of the system hold.
+  // The system's buffers hold this many.
   assert.ok(sent < 60_000, `${sent} pings`)
   assertGrowth(t, before, await stage.held(), 16 * MIB)
   isTaking = true
@@ -138,7 +138,7 @@ test('a server is listened to as fast as it takes its answers, and others are se
   await stage.served()
 })
 
-/** A program that answers its handshake, floods with pings, and never reads again. */
+/** A program that answers its handshake, floods with pings, and stops reading. */
 const deafPinger = `
 process.stdin.once('data', (data) => {
   process.stdin.pause()

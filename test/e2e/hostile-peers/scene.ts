@@ -7,10 +7,10 @@ import { memoryOf, withProbe } from '../support/memory.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { stdioToolbox } from '../support/toolbox.ts'
 
-/** What may stay of a hostile peer when it has gone, in bytes: code that was compiled for it, and noise of the collector. */
+/** Bytes that may remain after a hostile peer has left: compiled code, and noise of the collector. */
 const MAX_LEFT_BYTES = 24 * 1024 ** 2
 
-/** Connections of the gateway to the bystander, to itself and to this test come and go. */
+/** The gateway's connections to the bystander, to itself and to this test come and go. */
 const MAX_LEFT_HANDLES = 8
 
 interface Footprint {
@@ -20,7 +20,7 @@ interface Footprint {
   readonly heapBytes: number
 }
 
-/** A gateway with a server that nobody attacks, an agent that calls it all the time, and whoever attacks. */
+/** A gateway with an unharmed server, an agent that calls it all the time, and the attackers. */
 export class Scene {
   readonly gateway: Gateway
   readonly bystander: RawClient
@@ -32,7 +32,7 @@ export class Scene {
     this.#before = before
   }
 
-  /** `warmUp`: what a peer that is not hostile does, before anything is measured. */
+  /** `warmUp`: harmless actions of a peer, before any measurement. */
   static async start(
     { servers, ...parts }: GatewayParts,
     warmUp: (gateway: Gateway) => Promise<unknown> = () => Promise.resolve(),
@@ -46,7 +46,7 @@ export class Scene {
     return new Scene(gateway, bystander, await footprintOf(gateway))
   }
 
-  /** Does something hostile while the bystander calls; every one of its calls has to be answered as always, and in time. */
+  /** Attacks while the bystander calls; every call of the bystander has to be answered correctly and in time. */
   async beside(hostile: () => Promise<unknown>): Promise<void> {
     await bystand(this.gateway, () => this.isServed(), hostile)
   }
@@ -55,7 +55,7 @@ export class Scene {
     assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
   }
 
-  /** Waits until nothing is left of whoever was hostile. */
+  /** Waits until nothing is left of the attackers. */
   async isClean(): Promise<void> {
     const { gateway } = this
     assert.ok(gateway.program.isRunning)

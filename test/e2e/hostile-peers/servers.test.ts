@@ -9,19 +9,19 @@ import { RawClient } from '../support/raw-client.ts'
 import { Scene } from './scene.ts'
 
 /**
- * How long the gateway waits for a server that gives no answer, in milliseconds. A server that gives a bad one has all the time
- * that it needs: the gateway has to see that the answer is bad, and not that it is late.
+ * Timeout for a server without an answer, in milliseconds. Servers with a bad answer get more time: the gateway must
+ * find the answer bad, not late.
  */
 const TIMEOUT_MS = 400
 
-/** Calls of each kind, at the same time. */
+/** Concurrent calls of each kind. */
 const AT_ONCE = 5
 
 interface Asked {
   readonly id: unknown
   readonly socket: Socket
   say(text: string | Buffer): void
-  /** Says something again and again, for as long as somebody listens. */
+  /** Repeats a text for as long as the gateway reads. */
   keepSaying(text: string | Buffer): void
 }
 
@@ -37,7 +37,7 @@ const result = (id: unknown, value: unknown = { content: [] }) =>
   JSON.stringify({ jsonrpc: '2.0', id, result: value })
 const event = (text: string) => `data: ${text}\n\n`
 
-/** What a server does to a call, and what its caller is told: a result, or the code of an error. */
+/** A server's misbehaviour for a call, and the caller's reply: a result, or the code of an error. */
 const misdeeds: Readonly<Record<string, readonly [RegExp, (asked: Asked) => void]>> = {
   'says nothing': [/BW_/, () => undefined],
   'sends half a head': [/BW_/, ({ say }) => say('HTTP/1.1 200 OK\r\nContent-Ty')],
@@ -145,7 +145,7 @@ before(async () => {
       text += chunk.toString('latin1')
       for (let asked = next(); asked !== undefined; asked = next()) answer(socket, asked)
     })
-    /** The next whole request that has come; its verb stands in for the body of one that has none. */
+    /** Returns the next complete request; a request without a body becomes its verb. */
     const next = (): Json | undefined => {
       const end = text.indexOf('\r\n\r\n')
       if (end === -1) return undefined
@@ -201,7 +201,7 @@ function answer(socket: Socket, { id, method, params }: Json): void {
   const keepSaying = (text: string | Buffer) => {
     const again = () => {
       if (!socket.writable) return
-      // As fast as the other side reads, which is the worst that it can be.
+      // As fast as the peer reads, which is the worst case.
       if (socket.write(text)) setImmediate(again)
       else socket.once('drain', again)
     }
@@ -215,7 +215,7 @@ for (const [name, [expected]] of Object.entries(misdeeds))
     await scene.beside(async () => {
       const calls = Array.from({ length: AT_ONCE }, () => agent.call(name))
       for (const told of await Promise.all(calls))
-        // The result itself may be deeper than JSON.stringify can go.
+        // The result itself may be too deep for JSON.stringify.
         assert.match('result' in told ? '"result"' : JSON.stringify(told), expected)
     })
     assert.ok('result' in (await agent.call('behaves')), 'it serves again as soon as it behaves')

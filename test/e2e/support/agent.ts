@@ -2,33 +2,31 @@ import type { Json } from './gateway.ts'
 import { headersOf, metaOf } from './modern-client.ts'
 import { post, RawClient, type RawReply } from './raw-client.ts'
 
-/** What an agent was told of one call. */
+/** An agent's outcome of one call. */
 export type Told =
   /** A result, or an error of the server's own. */
   | { readonly kind: 'result' | 'server_error' }
-  /** An error of the gateway. */
   | { readonly kind: 'error'; readonly reason: string; readonly sent: unknown }
   /** No JSON-RPC response at all, or none in time. */
   | { readonly kind: 'nothing'; readonly why: string }
 
 export interface AskOptions {
-  /** An idempotency key. */
   readonly key?: string
-  /** The id of the request; one of its own by default. */
+  /** Default: a new id. */
   readonly id?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** How long an answer is waited for, in milliseconds. */
+  /** Timeout, in milliseconds. */
   readonly patienceMs?: number
 }
 
 /** Longer than any policy of the tests lets a call take. */
 const PATIENCE_MS = 20_000
 
-/** An agent of either era at an endpoint of the gateway, to which every end of a call is a value. */
+/** An agent of either era at an endpoint of the gateway; every outcome of a call is a value. */
 export class Agent {
   readonly era: 'legacy' | 'modern'
   readonly url: string
-  /** The session, in the era that has them. */
+  /** Undefined in the era without sessions. */
   readonly session: RawClient | undefined
   #ids = 0
 
@@ -38,7 +36,7 @@ export class Agent {
     this.session = session
   }
 
-  /** Rejects when an agent of the legacy era is given no session. */
+  /** Rejects when a legacy agent gets no session. */
   static async open(era: 'legacy' | 'modern', url: string): Promise<Agent> {
     if (era === 'modern') return new Agent(era, url, undefined)
     const session = await RawClient.open(url)
@@ -64,7 +62,7 @@ export class Agent {
     )
   }
 
-  /** Tells that nobody waits for a request any more; resolves when the gateway has taken note. */
+  /** Cancels a request; resolves when the gateway has accepted the cancellation. */
   async cancel(id: string): Promise<void> {
     await this.session?.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } })
   }
@@ -75,7 +73,7 @@ export class Agent {
   }
 }
 
-/** What ended calls, and how often. */
+/** Counts outcomes of calls. */
 export function talliesOf(told: readonly Told[]): Record<string, number> {
   const tallies: Record<string, number> = {}
   for (const end of told) {
@@ -86,7 +84,7 @@ export function talliesOf(told: readonly Told[]): Record<string, number> {
   return tallies
 }
 
-/** A response may come with any status, except that with sessions a 404 ends the agent's. */
+/** A response may come with any status, except 404 in a session, which ends the session. */
 function read(era: 'legacy' | 'modern', { status, messages, text }: RawReply, id: string): Told {
   const response = messages.find((message) => message.id === id && !('method' in message))
   if ((era === 'legacy' && status === 404) || response === undefined)

@@ -23,7 +23,7 @@ import { headersOf, metaOf } from './modern-client.ts'
 import { post } from './raw-client.ts'
 import { RawServer, sendResult } from './raw-server.ts'
 
-/** The same calls for a gateway that listens and for a simulated one. */
+/** The same calls for a live gateway and for a simulated gateway. */
 export interface Traffic {
   readonly servers: Readonly<Record<string, ServerModel>>
   /** The block `policies` of the config. */
@@ -31,42 +31,41 @@ export interface Traffic {
   /** The plan: `seed` and `faults` of the block `chaos`. */
   readonly plan: Json
   readonly calls: readonly Asked[]
-  /** A call begins so long after the one before at the earliest, in milliseconds. Default: at once. */
+  /** Minimum interval between the starts of two calls, in milliseconds. Default: none. */
   readonly paceMs?: Millis
 }
 
-/** What an agent gets. */
 export interface Answer {
-  /** Undefined when its connection broke. */
+  /** Undefined when the connection broke. */
   readonly status: number | undefined
-  /** The response without its id, or the text that is none. */
+  /** The response without its id, or an invalid reply as text. */
   readonly body: unknown
 }
 
-/** All that can be seen of a run. */
+/** Everything observable about a run. */
 export interface Run {
   readonly decisions: readonly DecisionEntry[]
-  /** What the agent got, call by call. */
+  /** The agent's answers, call by call. */
   readonly answers: readonly Answer[]
-  /** The lines of the access log, of calls that no policy rejected: of the others it holds only so many in a second. */
+  /** Access log lines, without rejected calls: the log limits rejections per second. */
   readonly lines: readonly Json[]
-  /** How often the tools of each server ran. */
+  /** Runs of each server's tools. */
   readonly runs: Readonly<Record<string, number>>
 }
 
-/** When things happened, by the clock of the gateway itself. */
+/** Times by the gateway's own clock. */
 export interface CallTimes {
-  /** When the call came, in milliseconds after the faults were armed. */
+  /** Arrival of the call, in milliseconds after the faults were armed. */
   readonly at: Millis
   readonly attempts: readonly RecordedAttempt[]
 }
 
-/** A run over sockets, with its times call by call. */
+/** A run over sockets, with the times of each call. */
 export interface LiveRun extends Run {
   readonly times: readonly CallTimes[]
 }
 
-/** Plays the traffic, one call after the other, over sockets: real servers, and a gateway in a process of its own. */
+/** Plays the traffic in sequence over sockets: real servers, and a gateway in its own process. */
 export async function live({
   servers: models,
   policies,
@@ -83,7 +82,7 @@ export async function live({
     mcpServers[name] = { url, era: 'modern', trusted: true }
   }
   const gateway = await Gateway.start({
-    // This agent goes on at once whatever it is told: nobody holds its rejections back for that.
+    // The agent retries at once, so the gateway must not hold its rejections.
     gateway: { environment: 'test', limits: { rejectionPause: 0 } },
     servers: mcpServers,
     policies,
@@ -91,7 +90,7 @@ export async function live({
     telemetry: { accessLog: { sample: 1 }, recording: { file } },
   })
   await gateway.waitFor('up', ...Object.keys(models))
-  // Numbered as a simulated gateway numbers its calls.
+  // Numbered like the calls of a simulated gateway.
   let id = 0
   for (const asked of firstCalls(models)) await ask(gateway.mcp(asked.server), asked, ++id)
   await until('all schemas are compiled', async () => {
@@ -116,7 +115,7 @@ export async function live({
   return { decisions, answers, lines: logged(), runs, times }
 }
 
-/** What was recorded of the calls behind the first ones. */
+/** Returns the recorded times of the calls after the first calls. */
 async function timesIn(
   file: string,
   first: number,
@@ -125,7 +124,8 @@ async function timesIn(
   const { calls, notes } = await readRecording(file)
   if (notes.length > 0) throw new Error(notes.join())
   const recorded = calls.slice(first)
-  // A decision falls when its attempt has begun or a moment later: the one that was quickest tells when the faults were armed.
+  // A decision follows the start of its attempt at once or a moment later, so the quickest decision shows when the
+  // faults were armed.
   const armedAt = decisions.reduce((latest, decision) => {
     const { attempt, sinceMs } = decision
     const { at, attempts, tool } = recorded[placeIn(decision.call.id, first)]!
@@ -136,11 +136,11 @@ async function timesIn(
   return recorded.map(({ at, attempts }) => ({ at: at - armedAt, attempts }))
 }
 
-/** Where a call stands among those behind the first ones, by its id: all calls are numbered from 1, both ways. */
+/** Returns a call's index after the first calls, by its id: both gateways number calls from 1. */
 export const placeIn = (id: unknown, first: number): number => Number(id) - 1 - first
 
 /**
- * A call of each tool before any fault is armed, so that its schemas are compiled: until then its replies are not checked, for a time
+ * One call of each tool before any fault is armed, to compile its schemas. Until then replies go unchecked, for a time
  * that depends on the machine.
  */
 const firstCalls = (servers: Traffic['servers']): Asked[] =>
@@ -148,10 +148,10 @@ const firstCalls = (servers: Traffic['servers']): Asked[] =>
     Object.keys(tools).map((tool) => ({ server, tool, args: { id: 0 }, intent: 'first' })),
   )
 
-/** Before faults are armed, in milliseconds: limits are as full as ever again, and a simulated gateway has compiled all schemas. */
+/** Pause before arming faults, in milliseconds: rate limits refill, and a simulated gateway compiles all schemas. */
 const REST_MS = 1_000
 
-/** A server over HTTP whose tools do what those of the model do, in no time; `onRun` hears of each run. */
+/** Starts an HTTP server with the model's tools, which take no time; calls `onRun` for each run. */
 function serve({ tools }: ServerModel, onRun: () => void): Promise<RawServer> {
   const listed = Object.entries(tools).map(
     ([name, { inputSchema = { type: 'object' }, outputSchema, effect = 'read_only' }]) => ({
@@ -203,7 +203,7 @@ function answerOf(status: number, text: string): Answer {
   return { status, body: Object.keys(body).length === 0 ? text : body }
 }
 
-/** What our own errors say to programs. */
+/** Returns the machine-readable part of the gateway's errors. */
 export const dataOf = ({ body }: Answer): Json | undefined =>
   (body as { error?: { data?: Json } } | undefined)?.error?.data
 
@@ -226,7 +226,7 @@ async function decisionsOf(gateway: Gateway): Promise<DecisionEntry[]> {
   return decisions
 }
 
-/** The access log without what is of chance and what is a matter of time. */
+/** Returns the access log without random values and times. */
 function linesOf(log: readonly Json[]): Json[] {
   return log
     .filter(({ msg, rejectedBy }) => msg === 'call' && rejectedBy === undefined)
@@ -238,8 +238,8 @@ const OF_CHANCE = new Set(
 )
 
 /**
- * Plays the traffic in virtual time. `seed`: of what policies draw by. With `times` each call comes when it came there; tools
- * that take a time are the traffic's own.
+ * Plays the traffic in virtual time. `seed` feeds the policies' random draws. With `times`, each call comes at its
+ * recorded time; the durations of tools are the traffic's.
  */
 export async function simulated(
   traffic: Traffic,
@@ -250,7 +250,7 @@ export async function simulated(
   const { policies, chaos } = configSchema.parse({ policies: traffic.policies, chaos: plan })
   const clock = new VirtualClock()
   const { log, lines } = recordedLog()
-  // Its time is always another second, so that no line is left out.
+  // Each line gets another second, so no line is dropped by the limit per second.
   let seconds = 0
   const unhurried = Object.assign(new VirtualClock(), { now: () => 1_000 * seconds++ })
   const accessLog = createAccessLog({ sample: 1 }, { log, clock: unhurried })
@@ -276,12 +276,12 @@ export async function simulated(
   }
   await clock.run(play())
   const runs = Object.fromEntries([...gateway.servers].map(([name, server]) => [name, server.runs]))
-  // As it is read by whoever asks the admin API for it.
+  // In the form the admin API gives.
   const decisions = JSON.parse(JSON.stringify(gateway.journal.decisions())) as DecisionEntry[]
   return { decisions, answers, lines: linesOf(lines), runs }
 }
 
-/** What a gateway writes to an agent of the modern era. */
+/** Returns the gateway's reply to a modern agent. */
 function written({ call, outcome }: Ended, { mesh }: SimulatedGateway): Answer {
   if (outcome.wire?.end !== undefined) return BROKEN
   const response = respond(call.id, outcome, call, { effectOf: () => mesh.effectOf(call) })

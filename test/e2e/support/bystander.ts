@@ -5,23 +5,23 @@ import type { Gateway } from './gateway.ts'
 import { Noise } from './noise.ts'
 
 /**
- * What a bystander's call may take at most while somebody else is hostile, in milliseconds, without the time in which the gateway, or the
- * test, had no CPU to run on; or three times what all else takes.
+ * Longest call of a bystander beside a hostile peer, in milliseconds, without time the gateway or the test waited for a
+ * CPU; alternatively three times the machine's noise.
  */
 const LONGEST_MS = 700
 
 /**
- * Calls over and over while something goes on, at least once, and fails when a call takes too long. Returns what it saw,
- * in words. `call` rejects when its answer is not the one that it should have.
+ * Calls repeatedly while something goes on, at least once; fails when a call takes too long. Returns a summary. `call`
+ * rejects on a wrong answer.
  */
 export async function bystand(
   gateway: Gateway,
   call: () => Promise<unknown>,
   goingOn: () => Promise<unknown>,
 ): Promise<string> {
-  // This process is slow by itself when it plays the hostile part, and the machine when others use it.
+  // This process is slow itself when it plays the hostile part; the machine is slow when others use it.
   const noise = new Noise(() => Promise.resolve(), 1)
-  // The server that it calls is a part of the test.
+  // The bystander's server is part of the test.
   const waitedSoFar = () => withoutCpuMs(gateway.program.pid) + withoutCpuMs(process.pid)
   let over = false
   const ending = goingOn().finally(() => (over = true))
@@ -49,8 +49,8 @@ export async function bystand(
 }
 
 /**
- * How long the first thread of a process, which is that of its event loop, has been ready to run while others ran, in milliseconds;
- * 0 where the system does not say so. Linux does (`sched-stats.rst`: the second number).
+ * Returns for how long a process's first thread, which runs its event loop, was ready but without a CPU, in
+ * milliseconds. Linux: the second number of `schedstat` (`sched-stats.rst`); 0 elsewhere.
  */
 function withoutCpuMs(pid: number): number {
   const file = `/proc/${pid}/schedstat`

@@ -21,7 +21,7 @@ const tools = [
   { name: 'book', inputSchema: { type: 'object' } },
 ]
 
-/** A server of the modern era with a tool that only reads, whose results are long and have a schema, and one that writes. */
+/** A modern server with a read-only tool, whose results are long and have a schema, and a tool that writes. */
 export async function catalogueServer(t: TestContext) {
   const { url, came } = await rawHttp(t, ({ body }, response) => {
     const { id, method, params } = body

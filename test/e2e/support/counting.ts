@@ -9,7 +9,7 @@ const script = fileURLToPath(new URL('../../fixtures/counting-server.js', import
 
 export type Era = 'legacy' | 'modern'
 
-/** Endpoints of a process of their own that count what has really run. */
+/** Endpoints in their own process that count real runs. */
 export class CountingServer {
   readonly urls: readonly string[]
   program: Program
@@ -31,7 +31,7 @@ export class CountingServer {
     return new CountingServer(era, program, listening)
   }
 
-  /** Starts it anew on the same ports, after it was killed; what it has counted and all sessions are lost. */
+  /** Restarts the killed process on the same ports; counts and sessions are lost. */
   async revive(): Promise<void> {
     const { program, listening } = await launch(
       this.#era,
@@ -41,7 +41,7 @@ export class CountingServer {
     this.#control = listening.control
   }
 
-  /** How often each token has run, over all endpoints. */
+  /** Returns the number of runs of each token, over all endpoints. */
   async runs(): Promise<Record<string, number>> {
     return (await fetch(`${this.#control}/runs`)).json() as Promise<Record<string, number>>
   }
@@ -54,13 +54,13 @@ export class CountingServer {
     await fetch(`${this.#control}/endpoint/${endpoint}/${action}`, { method: 'POST' })
   }
 
-  /** From here on it hangs at these points, and at no other. */
+  /** From now on the endpoint hangs at these points only. */
   async hang(endpoint: number, points: readonly HangPoint[]): Promise<void> {
     const body = JSON.stringify(points)
     await fetch(`${this.#control}/endpoint/${endpoint}/hang`, { method: 'POST', body })
   }
 
-  /** From here on a handshake takes so long, in milliseconds. */
+  /** Sets the duration of a handshake, in milliseconds. */
   async slow(endpoint: number, ms: number): Promise<void> {
     await fetch(`${this.#control}/endpoint/${endpoint}/slow`, { method: 'POST', body: String(ms) })
   }
@@ -83,7 +83,7 @@ async function launch(
   return { program, listening }
 }
 
-/** A counting server that the gateway runs. */
+/** A counting server as a child process of the gateway. */
 export class CountingProcess {
   readonly entry: Json
   readonly #file: string
@@ -97,7 +97,7 @@ export class CountingProcess {
     return new CountingProcess(era, join(await newFolder(), 'ledger'))
   }
 
-  /** Kills the process that runs now. */
+  /** Kills the current process. */
   kill(): void {
     const pid = this.#lines('pid').at(-1)
     if (pid === undefined) throw new Error('the counting process has never run')

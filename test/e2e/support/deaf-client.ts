@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 import type { Json } from './gateway.ts'
 import { postOf } from './raw-socket.ts'
 
-/** Posts a message over a connection of its own, and reads nothing of the reply. */
+/** Posts a message over its own connection, and reads nothing of the reply. */
 export function postDeaf(
   url: string,
   headers: Readonly<Record<string, string>>,
@@ -20,7 +20,7 @@ export function postDeaf(
   })
 }
 
-/** A client that takes nothing, until it is told to. */
+/** A client that reads nothing until `read`. */
 export class DeafClient {
   readonly #socket: Socket
   #text = ''
@@ -32,7 +32,7 @@ export class DeafClient {
     socket.once('close', () => (this.isClosed = true))
   }
 
-  /** Reads all there is, to the end of the connection or until it has come to `end`. */
+  /** Reads to the end of the connection, or up to the text `end`. */
   async read(end: string): Promise<string> {
     await new Promise<void>((resolve) => {
       this.#socket.once('close', () => resolve())

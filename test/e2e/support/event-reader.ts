@@ -11,9 +11,9 @@ export interface ReadEvent {
 export class EventReader {
   readonly status: number
   readonly events: ReadEvent[] = []
-  /** Whether the stream is over, in order or not. */
+  /** Whether the stream is over, cleanly or not. */
   ended = false
-  /** Why it broke off, if it did. */
+  /** The error that broke the stream, if any. */
   broken: unknown
   readonly #abort: AbortController
 
@@ -29,7 +29,7 @@ export class EventReader {
     void this.#read(response)
   }
 
-  /** The messages so far, or those of one method. */
+  /** Returns the messages so far, or those of one method. */
   messages(method?: string): Json[] {
     const all = this.events.flatMap(({ message }) => (message === undefined ? [] : [message]))
     return method === undefined ? all : all.filter((message) => message.method === method)
@@ -41,7 +41,7 @@ export class EventReader {
     return this.messages().find(fits) as Json
   }
 
-  /** Breaks the connection, as a client does whose network is gone. */
+  /** Breaks the connection, like a client that lost its network. */
   drop(): void {
     this.#abort.abort()
   }

@@ -9,23 +9,23 @@ const manifest = createRequire(import.meta.url).resolve(
 )
 const script = join(dirname(manifest), 'dist', 'index.js')
 
-/** The ways in which the same server is reached. */
+/** Ways to run the same server. */
 export const kinds = ['shared', 'private', 'remote'] as const
 
 export type Kind = (typeof kinds)[number]
 
-/** One way to a server's things: the endpoint, and what stands before their names there. */
+/** A path to a server: the endpoint, and the prefixes of its names there. */
 export interface Route {
   readonly title: string
   readonly kind: Kind
   readonly url: (gateway: Gateway) => string
-  /** The name of a tool or a prompt on this route. */
+  /** Returns the name of a tool or prompt on this route. */
   readonly name: (own: string) => string
-  /** The URI of a resource on this route. */
+  /** Returns the URI of a resource on this route. */
   readonly uri: (own: string) => string
 }
 
-/** Every kind of server on its own endpoint, and among others. */
+/** Every kind of server, on its own endpoint and on the aggregate. */
 export const routes: readonly Route[] = kinds.flatMap((kind): Route[] => [
   {
     title: `a ${kind} server on its own endpoint`,
@@ -43,7 +43,7 @@ export const routes: readonly Route[] = kinds.flatMap((kind): Route[] => [
   },
 ])
 
-/** A gateway before the reference server: over stdio, shared and one for each session, and over HTTP. */
+/** Starts a gateway before the reference server: over stdio, shared and per session, and over HTTP. */
 export async function startEverything(): Promise<Gateway> {
   const remote = await startRemote()
   const local = { command: process.execPath, args: [script, 'stdio'] }
@@ -61,7 +61,7 @@ async function startRemote(): Promise<string> {
   return `http://127.0.0.1:${port}/mcp`
 }
 
-/** A port that was free just now: the server cannot say which one it took. */
+/** Returns a port free just now: the server cannot report its own port. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { type Member, statusOf } from '../../../src/upstreams/stdio/family.ts'
 import { until } from '../../support/until.ts'
 
-/** All processes that `pid` has started, directly or not, and that still run. Reads /proc. */
+/** Returns all living descendants of `pid`. Reads /proc. */
 export function descendantsOf(pid: number): number[] {
   const children = new Map<number, number[]>()
   for (const entry of readdirSync('/proc')) {
@@ -24,22 +24,22 @@ function parentOf(pid: string): number | undefined {
     const [, parent] = /^\d+ \(.*\) [^Z] (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? []
     return parent === undefined ? undefined : Number(parent)
   } catch {
-    // It has ended while we looked.
+    // The process ended meanwhile.
     return undefined
   }
 }
 
-/** Processes that run now. Their numbers may be another's later, their times of start may not. */
+/** Returns the running processes with their start times: a pid may be reused, a start time may not. */
 export function identified(pids: readonly number[]): Member[] {
   return pids.flatMap((pid) => statusOf(pid) ?? [])
 }
 
-/** Those of them that still run. */
+/** Returns the processes that still run. */
 export function left(processes: readonly Member[]): Member[] {
   return processes.filter(({ pid, start }) => statusOf(pid)?.start === start)
 }
 
-/** Waits until none of them runs any more. */
+/** Waits until all of the processes have ended. */
 export async function allGone(processes: readonly Member[]): Promise<void> {
   await until('nothing is left', () => left(processes).length === 0)
 }

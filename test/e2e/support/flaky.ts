@@ -4,7 +4,7 @@ import { Program } from './program.ts'
 
 const script = fileURLToPath(new URL('../../fixtures/flaky-server.js', import.meta.url))
 
-/** A server in a process of its own that fails as a test tells it to. */
+/** A server in its own process that fails on request of a test. */
 export class FlakyServer {
   readonly program: Program
   readonly url: string
@@ -20,12 +20,12 @@ export class FlakyServer {
     return new FlakyServer(program, url)
   }
 
-  /** From here on tools behave like this. */
+  /** Sets the behaviour of tools from now on. */
   async behave(behaviours: Readonly<Record<string, Behaviour>>): Promise<void> {
     await fetch(new URL('/behaviour', this.url), { method: 'PUT', body: JSON.stringify(behaviours) })
   }
 
-  /** How many calls of a tool have reached it. */
+  /** Returns the number of calls of a tool received. */
   async count(tool: string): Promise<number> {
     const counts = (await (await fetch(new URL('/counts', this.url))).json()) as Record<string, number>
     return counts[tool] ?? 0

@@ -12,30 +12,30 @@ export interface GatewayParts {
   /** Keys of the block `gateway` besides the addresses. */
   readonly gateway?: Json
   readonly policies?: Json
-  /** The block `chaos`; needs an `environment` in the block `gateway` that is no production. */
+  /** The block `chaos`; needs a non-production `environment` in the block `gateway`. */
   readonly chaos?: Json
   /** The list `experiments`. */
   readonly experiments?: readonly Json[]
   /** The block `health`. */
   readonly health?: Json
-  /** Keys of the block `telemetry` besides how old metrics may be: they are always new. */
+  /** Keys of the block `telemetry`, except the maximum age of metrics: tests always get fresh metrics. */
   readonly telemetry?: Json
 }
 
-/** The block `chaos` of a plan that is armed from the start; its faults hit each call that they are about. */
+/** Returns the block `chaos` of a plan armed from the start; by default its faults hit each matching call. */
 export const armed = (faults: readonly Json[], more: Json = {}): Json => ({
   ...{ enabled: true, persist: true, ...more },
   faults: faults.map((fault) => ({ rate: 1, ttl: '15m', allowWrites: true, ...fault })),
 })
 
 export interface GatewayOptions extends ProgramOptions {
-  /** The program; that of this project unless given. */
+  /** Default: this project's program. */
   readonly main?: string
   /** Arguments of node itself. */
   readonly nodeArgs?: readonly string[]
   /** More arguments of the command. */
   readonly args?: readonly string[]
-  /** The folder of its config and its token: whoever starts again in one goes on there. A new one unless given. */
+  /** The folder of config and token; a restart in the same folder continues there. Default: a new folder. */
   readonly folder?: string
 }
 
@@ -53,7 +53,7 @@ export class Gateway {
   readonly file: string
   readonly data: string
   readonly control: string
-  /** The control token: that of the config, or else the one that the gateway made. */
+  /** The control token, from the config or made by the gateway. */
   readonly token: string
 
   private constructor(program: Program, file: string, addresses: Addresses, token: string) {
@@ -64,13 +64,13 @@ export class Gateway {
     this.token = token
   }
 
-  /** Starts a gateway on ports that are free, and waits until it listens. */
+  /** Starts a gateway on free ports, and waits until it listens. */
   static async start(parts: GatewayParts, options: GatewayOptions = {}): Promise<Gateway> {
     const folder = options.folder ?? (await newFolder())
     const file = join(folder, 'gateway.yaml')
     await writeFile(file, configText(parts))
     const { main = ownMain, nodeArgs = [], args = [] } = options
-    // Its token lies beside its config, and so goes with it.
+    // The token is in the config's folder, and is removed with it.
     const env = { XDG_RUNTIME_DIR: folder, ...options.env }
     const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], { ...options, env })
     const given = parts.gateway?.controlToken
@@ -79,17 +79,17 @@ export class Gateway {
     return new Gateway(program, file, addresses, own ?? (await tokenIn(addresses)))
   }
 
-  /** Its log so far, without what is not JSON. */
+  /** Its log so far, without lines that are not JSON. */
   get log(): Json[] {
     return this.program.lines.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Json)
   }
 
-  /** The endpoint of all servers, or of one. */
+  /** Returns the endpoint of all servers, or of one. */
   mcp(server?: string): string {
     return server === undefined ? `${this.data}/mcp` : `${this.data}/mcp/${server}`
   }
 
-  /** Replaces the config file by renaming a new one over it. */
+  /** Replaces the config file by renaming a new file over it. */
   async reconfigure(parts: GatewayParts): Promise<void> {
     await writeFile(`${this.file}.new`, configText(parts))
     await rename(`${this.file}.new`, this.file)
@@ -109,14 +109,14 @@ export class Gateway {
     return this.admin<Body>(path, { method: 'POST', ...(body === undefined ? {} : json) })
   }
 
-  /** The value of a metric's first series that `labels` fits, such as `server="a"`. */
+  /** Returns the value of a metric's first series with `labels`, such as `server="a"`. */
   async metric(name: string, labels = ''): Promise<number | undefined> {
     const text = await (await fetch(`${this.control}/metrics`)).text()
     const line = text.split('\n').find((row) => row.startsWith(name) && row.includes(labels))
     return line === undefined ? undefined : Number(line.split(' ').at(-1))
   }
 
-  /** Sums of the series of a metric that `labels` fits, by one more label of theirs; without what has not happened. */
+  /** Returns sums of a metric's series with `labels`, by another label, without zeros. */
   async sums(metric: string, by: string, labels: string): Promise<Record<string, number>> {
     const text = await (await fetch(`${this.control}/metrics`)).text()
     const sums: Record<string, number> = {}
@@ -129,20 +129,19 @@ export class Gateway {
     return sums
   }
 
-  /** What the registry knows of a server; undefined when there is none of that name. */
+  /** Returns the registry's state of a server; undefined for an unknown name. */
   async server(name: string): Promise<Json | undefined> {
     const { status, body } = await this.admin(`/admin/servers/${name}`)
     return status === 200 ? body : undefined
   }
 
-  /** Waits until servers are in a state. */
   async waitFor(state: 'up' | 'down', ...names: string[]): Promise<void> {
     for (const name of names) {
       await until(`${name} is ${state}`, async () => (await this.server(name))?.state === state)
     }
   }
 
-  /** Waits until every session holds its own stream open. */
+  /** Waits until every session has its own stream open. */
   async waitForListeners(): Promise<void> {
     await until('all sessions listen', async () => {
       const { body } = await this.admin<{ sessions: { listening: boolean }[] }>('/admin/sessions')
@@ -150,7 +149,7 @@ export class Gateway {
     })
   }
 
-  /** Waits until so many calls are under way, over all sessions. */
+  /** Waits until `count` calls are under way, over all sessions. */
   async waitForCalls(count: number): Promise<void> {
     await until(`${count} calls are under way`, async () => {
       const { body } = await this.admin<{ sessions: { inFlight: number }[] }>('/admin/sessions')
@@ -159,7 +158,7 @@ export class Gateway {
   }
 }
 
-/** An empty folder that is removed in the end. */
+/** Returns an empty folder; `cleanUp` removes it. */
 export async function newFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-e2e-'))
   folders.push(folder)
@@ -172,7 +171,7 @@ export async function cleanUp(): Promise<void> {
   await Promise.all(folders.splice(0).map((folder) => rm(folder, { recursive: true, force: true })))
 }
 
-/** A config as text: JSON, which is YAML as well, a key on a line. */
+/** Returns a config as JSON, which is also YAML, with a key per line. */
 export function configText({
   servers,
   gateway,
@@ -198,15 +197,15 @@ export function configText({
   )
 }
 
-/** What a gateway says when it listens. */
+/** The addresses a gateway logs once it listens. */
 export interface Addresses {
   readonly data: string
   readonly control: string
-  /** The file with the control token, unless the config has one. */
+  /** The file with the control token, unless the config has a token. */
   readonly tokenFile?: string
 }
 
-/** Finds the addresses of a gateway in its log: in one line of JSON, or in one as a terminal shows it. */
+/** Finds a gateway's addresses in its log: in JSON, or as a terminal shows it. */
 function addressesIn(withToken: boolean): (line: string) => Addresses | undefined {
   const found: Record<string, string> = {}
   return (line) => {

@@ -4,7 +4,7 @@ import type { Gateway, GatewayOptions } from './gateway.ts'
 
 const probe = fileURLToPath(new URL('../../fixtures/heap-probe.js', import.meta.url))
 
-/** Options of a gateway that can be asked what it holds. */
+/** Returns options of a gateway whose memory can be measured. */
 export const withProbe = (...nodeArgs: string[]): GatewayOptions => ({
   nodeArgs: [...nodeArgs, '--expose-gc', '--import', probe],
   stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -12,14 +12,14 @@ export const withProbe = (...nodeArgs: string[]): GatewayOptions => ({
 
 type Memory = Readonly<Record<'heapUsed' | 'external' | 'arrayBuffers', number>>
 
-/** What such a gateway has in use once all garbage is collected, in bytes. */
+/** Returns the gateway's memory in use after garbage collection, in bytes. */
 export async function memoryOf({ program: { child } }: Gateway): Promise<Memory> {
   child.send('measure')
   const [memory] = (await once(child, 'message')) as [Memory]
   return memory
 }
 
-/** What it holds, on the heap and outside of it, in bytes. */
+/** Returns the bytes in use, on and off the heap. */
 export async function heldBy(gateway: Gateway): Promise<number> {
   const { heapUsed, external, arrayBuffers } = await memoryOf(gateway)
   return heapUsed + Math.max(external, arrayBuffers)

@@ -5,7 +5,7 @@ import { post, type RawReply } from './raw-client.ts'
 const VERSION = '2026-07-28'
 const PREFIX = 'io.modelcontextprotocol/'
 
-/** What a request says of its sender; `capabilities` are those that it claims. */
+/** Returns the sender's description in a request; `capabilities` are the claimed capabilities. */
 export function metaOf(capabilities: Json = {}): Json {
   return {
     [`${PREFIX}protocolVersion`]: VERSION,
@@ -14,7 +14,7 @@ export function metaOf(capabilities: Json = {}): Json {
   }
 }
 
-/** A client of the modern era that sends what it is told to, and checks nothing. */
+/** A modern client that sends anything, unchecked. */
 export class ModernClient {
   readonly url: string
   readonly meta: Json
@@ -25,12 +25,12 @@ export class ModernClient {
     this.meta = metaOf(capabilities)
   }
 
-  /** A complete request under an id of its own. */
+  /** Returns a complete request with a new id. */
   request(method: string, params: Json = {}): Json {
     return { jsonrpc: '2.0', id: this.#ids++, method, params: { ...params, _meta: this.meta } }
   }
 
-  /** Posts a body with the headers that belong to it, and with others in their place. */
+  /** Posts a body with matching headers; `headers` override them. */
   post(body: Json, headers: Readonly<Record<string, string>> = {}): Promise<RawReply> {
     return post(this.url, JSON.stringify(body), { ...headersOf(body), ...headers })
   }
@@ -51,7 +51,7 @@ export class ModernClient {
     return EventReader.open(this.url, init)
   }
 
-  /** Opens a subscription, and waits until it is acknowledged. */
+  /** Opens a subscription, and waits for its acknowledgement. */
   async listen(notifications: Json): Promise<EventReader> {
     const reader = await this.stream('subscriptions/listen', { notifications })
     await reader.next(
@@ -62,7 +62,7 @@ export class ModernClient {
   }
 }
 
-/** The headers that repeat what a request says. */
+/** Returns the headers that repeat parts of a request. */
 export function headersOf({ method, params }: Json): Record<string, string> {
   const name = (params as Json | undefined)?.name
   return {
@@ -72,7 +72,7 @@ export function headersOf({ method, params }: Json): Record<string, string> {
   }
 }
 
-/** The error of a reply. */
+/** Returns the error of a reply. */
 export function errorOf({ messages }: RawReply): { code: number; message: string; data: Json } {
   return messages[0]?.error as ReturnType<typeof errorOf>
 }

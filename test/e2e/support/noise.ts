@@ -9,15 +9,15 @@ interface Span {
 }
 
 /**
- * How late everything is on this machine right now: timers of the test's own process, and a control call that has
- * nothing to wait for, both of them all the time. What is later than that is late by itself.
+ * The current delays of this machine: late timers of the test's own process, and durations of a control call that has
+ * nothing to wait for, both measured all the time. A longer delay has another cause.
  */
 export class Noise {
   readonly #spans: Span[] = []
   #stopped = false
   readonly #loops: Promise<void>[]
 
-  /** `control` resolves as fast as the machine lets it; several of them run at once. */
+  /** `control` resolves as fast as the machine allows; `atOnce` of them run concurrently. */
   constructor(control: () => Promise<unknown>, atOnce = 2) {
     const measured = async (task: () => Promise<unknown>, leastMs: number) => {
       while (!this.#stopped) {
@@ -39,7 +39,7 @@ export class Noise {
     await Promise.all(this.#loops)
   }
 
-  /** The longest delay that there was at some time between two instants, in milliseconds. */
+  /** Returns the longest delay between two instants, in milliseconds. */
   between(from: number, to: number): number {
     let longest = 0
     for (const span of this.#spans)
@@ -47,7 +47,7 @@ export class Noise {
     return longest
   }
 
-  /** A quantile of all delays, in milliseconds. */
+  /** Returns a quantile of all delays, in milliseconds. */
   quantile(q: number): number {
     const delays = this.#spans.map(({ from, to }) => to - from).sort((a, b) => a - b)
     return delays[Math.min(delays.length - 1, Math.floor(q * delays.length))] ?? 0

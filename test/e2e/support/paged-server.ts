@@ -3,16 +3,15 @@ import type { TestContext } from 'node:test'
 import { discovered, json, rawHttp } from '../../support/modern.ts'
 import type { Json } from './gateway.ts'
 
-/** Tools on a page of the server's own. */
+/** Tools per page of the server's list. */
 export const OWN_PAGE = 300
 
-/** For how long it says that a list holds, in milliseconds. */
+/** Cache lifetime of a list, in milliseconds. */
 export const TTL_MS = 60_000
 
-/** The description of a tool. */
 export const descriptionOf = (name: string): string => `This is ${name}.`
 
-/** A server of one era whose list of tools has several pages, there and behind the gateway, and can grow. */
+/** A server of one era whose list of tools can grow, and has several pages, there and behind the gateway. */
 export async function pagedServer(t: TestContext, era: 'legacy' | 'modern') {
   const tools = Array.from({ length: 520 }, (_, index) => `t${String(index).padStart(3, '0')}`)
   const isModern = era === 'modern'

@@ -5,16 +5,16 @@ import { text } from 'node:stream/consumers'
 import { orBrokenOff } from '../../support/broken-off.ts'
 import type { Json } from './gateway.ts'
 
-/** How it answers to a method, in place of the right answer. */
+/** Answers a method in place of the right answer. */
 export type Answer = (response: ServerResponse, id: unknown) => void
 
 const open = new Set<ProbedServer>()
 
-/** A server of both eras over Streamable HTTP in this process, which can go, and come back at the same address, as a test wants it. */
+/** A server of both eras over Streamable HTTP in this process, which can go away and return at the same address. */
 export class ProbedServer {
-  /** Methods that came, in order. */
+  /** Methods received, in order. */
   readonly asked: string[] = []
-  /** Answers in place of the right ones, by method; `*` for all. */
+  /** Replacement answers by method; `*` is for all methods. */
   readonly answers = new Map<string, Answer>()
   readonly #tls: object | undefined
   #server: Server | undefined
@@ -31,7 +31,7 @@ export class ProbedServer {
     return server
   }
 
-  /** Ends all that tests have started. */
+  /** Ends all servers started by tests. */
   static async endAll(): Promise<void> {
     for (const server of open) await server.kill()
     open.clear()
@@ -45,7 +45,7 @@ export class ProbedServer {
     return this.asked.filter((asked) => asked === method).length
   }
 
-  /** It is there, at the port that it had before if it had one. */
+  /** Listens, on its previous port if there is one. */
   async listen(): Promise<void> {
     const answer = (request: IncomingMessage, response: ServerResponse) =>
       orBrokenOff(text(request).then((body) => this.#answer(request.method, body, response)))
@@ -55,7 +55,7 @@ export class ProbedServer {
     this.#port = (server.address() as AddressInfo).port
   }
 
-  /** It is gone, with all its connections. */
+  /** Closes the server and all its connections. */
   async kill(): Promise<void> {
     const server = this.#server
     this.#server = undefined

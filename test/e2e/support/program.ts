@@ -7,16 +7,16 @@ import { descendantsOf } from './family.ts'
 
 const running = new Set<Program>()
 
-/** How long a program may take to say something, in milliseconds: on a machine that is held up, each takes its time to start. */
+/** Longest wait for a line of a program, in milliseconds: on a stalled machine every start takes time. */
 const PATIENCE_MS = 60_000
 
 export interface ProgramOptions {
   /** Added to the test's own environment. */
   readonly env?: Readonly<Record<string, string>>
   readonly stdio?: StdioOptions
-  /** The test's own working folder unless given. */
+  /** Default: the test's own working folder. */
   readonly cwd?: string
-  /** How many files, sockets and pipes it may have open; as many as the test itself unless given. */
+  /** Limit of open files, sockets and pipes; default: the test's own limit. */
   readonly openFiles?: number
 }
 
@@ -26,7 +26,7 @@ export interface Ending {
   readonly signal: NodeJS.Signals | null
 }
 
-/** A process in a group of its own, and what it has said so far. */
+/** A process in its own group, and its output so far. */
 export class Program {
   readonly child: ChildProcess
   readonly pid: number
@@ -58,7 +58,7 @@ export class Program {
     return this.child.exitCode === null && this.child.signalCode === null
   }
 
-  /** The first line that `pick` makes something of, whether it was said already or not. */
+  /** Returns the first value `pick` finds in a line, past or future. */
   async line<T>(what: string, pick: (line: string) => T | undefined): Promise<T> {
     let found: T | undefined
     let seen = 0
@@ -71,12 +71,12 @@ export class Program {
     return found as T
   }
 
-  /** Sends a signal to the process alone, not to its group. */
+  /** Signals the process alone, not its group. */
   signal(name: NodeJS.Signals): void {
     this.child.kill(name)
   }
 
-  /** Ends the process at once, and all that it started. */
+  /** Kills the process and all its descendants at once. */
   async kill(): Promise<Ending> {
     running.delete(this)
     killFamily(this.pid)
@@ -84,17 +84,17 @@ export class Program {
   }
 }
 
-/** Ends all that tests have started. */
+/** Ends all programs started by tests. */
 export async function killAll(): Promise<void> {
   await Promise.all([...running].map((program) => program.kill()))
 }
 
-/** A command that runs node with so many files, and is node itself in the end. */
+/** Returns a command that runs node with this limit of open files; `exec` keeps the pid. */
 function limited(openFiles: number, args: readonly string[]): [string, ...string[]] {
   return ['sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, process.execPath, ...args]
 }
 
-/** Kills a process, its group, and what it started in groups of their own. */
+/** Kills a process, its group, and its descendants in other groups. */
 function killFamily(pid: number): void {
   for (const member of [-pid, ...descendantsOf(pid)]) {
     try {

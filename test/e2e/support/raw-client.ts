@@ -1,12 +1,12 @@
 import { EventReader } from './event-reader.ts'
 import type { Json } from './gateway.ts'
 
-/** A reply to one HTTP request, read to its end. */
+/** A complete reply to one HTTP request. */
 export interface RawReply {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** The messages of the reply, whether they came as JSON or as events. */
+  /** The messages of the reply, from JSON or events. */
   readonly messages: Json[]
 }
 
@@ -16,7 +16,7 @@ export interface OpenOptions {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** A client that sends what it is told to, byte by byte, and checks nothing. */
+/** A client that sends anything byte by byte, unchecked. */
 export class RawClient {
   readonly url: string
   readonly headers: Record<string, string>
@@ -54,7 +54,7 @@ export class RawClient {
     return this.headers['mcp-session-id'] ?? ''
   }
 
-  /** Posts a text as it is, or a value as JSON. */
+  /** Posts a text unchanged, or a value as JSON. */
   post(body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<RawReply> {
     const text = typeof body === 'string' ? body : JSON.stringify(body)
     return post(this.url, text, { ...this.headers, ...headers })
@@ -83,7 +83,7 @@ export class RawClient {
     return content[0].text
   }
 
-  /** Opens the stream of the session, or resumes one. */
+  /** Opens the session's stream, or resumes a stream. */
   listen(lastEventId?: string): Promise<EventReader> {
     const resume = lastEventId === undefined ? {} : { 'last-event-id': lastEventId }
     return EventReader.open(this.url, {

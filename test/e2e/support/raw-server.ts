@@ -10,16 +10,16 @@ export interface Seen {
   readonly url: string
   readonly headers: IncomingHttpHeaders
   readonly text: string
-  /** The message in it; empty when there is none. */
+  /** Empty for a request without a message. */
   readonly message: Json
 }
 
-/** Answers a request. Returns false to have it answered the usual way. */
+/** Answers a request. Returns false for the usual answer. */
 export type Script = (seen: Seen, response: ServerResponse) => boolean | undefined | void
 
 const servers = new Set<Server>()
 
-/** An HTTP server that writes down what it gets, byte by byte, and answers as a test wants it to. */
+/** An HTTP server that records requests byte by byte, and answers by a test's script. */
 export class RawServer {
   readonly seen: Seen[] = []
   readonly url: string
@@ -30,16 +30,16 @@ export class RawServer {
     this.#server = server
   }
 
-  /** Ends its connections, and takes no more. */
+  /** Ends its connections, and accepts no more. */
   stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()))
     this.#server.closeAllConnections()
     return stopped
   }
 
-  /** `tools`: names that it lists. */
+  /** `tools`: names in its list. */
   static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
-    // A server whose process is held up would close idle connections just as requests come over them.
+    // A stalled server would close idle connections just as requests arrive on them.
     const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
       const taking = text(request).then((body) => {
         const message = body.trimStart().startsWith('{') ? (JSON.parse(body) as Json) : {}
@@ -56,7 +56,7 @@ export class RawServer {
     return raw
   }
 
-  /** The requests with a message of this method. */
+  /** Returns the requests with a message of this method. */
   of(method: string): Seen[] {
     return this.seen.filter(({ message }) => message.method === method)
   }
@@ -81,7 +81,7 @@ export function sendResult(response: ServerResponse, id: unknown, result: unknow
   return true
 }
 
-/** Answers as a plain server without sessions and without a stream of its own does. */
+/** Answers like a plain server without sessions and without a standing stream. */
 function usual({ verb, message }: Seen, response: ServerResponse, tools: readonly string[]): void {
   if (verb !== 'POST') return void response.writeHead(405).end()
   const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }

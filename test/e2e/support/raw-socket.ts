@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import type { Json } from './gateway.ts'
 
-/** The head of a POST to where a URL points, with these headers besides the usual ones. */
+/** Returns the head of a POST to a URL, with these headers and the usual headers. */
 export function headOf(url: string, headers: Readonly<Record<string, string>>): string {
   const { host, pathname } = new URL(url)
   const all = {
@@ -14,17 +14,17 @@ export function headOf(url: string, headers: Readonly<Record<string, string>>): 
   return `POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n`
 }
 
-/** A whole POST of a message. */
+/** Returns a whole POST of a message. */
 export function postOf(url: string, headers: Readonly<Record<string, string>>, body: Json): string {
   const text = JSON.stringify(body)
   return headOf(url, { ...headers, 'content-length': String(Buffer.byteLength(text)) }) + text
 }
 
-/** A connection to an endpoint that says what it is told to, however little that looks like HTTP. */
+/** A connection to an endpoint that sends anything, valid HTTP or not. */
 export class RawSocket {
   readonly socket: Socket
   readonly #head: string
-  /** All that has come back. */
+  /** Everything received. */
   text = ''
   isClosed = false
 
@@ -36,10 +36,7 @@ export class RawSocket {
     socket.once('close', () => (this.isClosed = true))
   }
 
-  /**
-   * Connects to where a URL points, from an address of this machine; the head of a POST to it has these headers besides
-   * the usual ones.
-   */
+  /** Connects to a URL's host from an address of this machine; `headers` join the usual headers of a POST. */
   static open(
     url: string,
     headers: Readonly<Record<string, string>> = {},
@@ -56,12 +53,12 @@ export class RawSocket {
     })
   }
 
-  /** Sends the head of the POST, and what has come of its body. */
+  /** Sends the head of the POST, and the given part of its body. */
   begin(body: string | Buffer = ''): Promise<void> {
     return this.write(Buffer.concat([Buffer.from(this.#head), Buffer.from(body)]))
   }
 
-  /** Resolves when the system has taken it. */
+  /** Resolves when the system has taken the bytes. */
   write(bytes: string | Buffer): Promise<void> {
     return new Promise((resolve) => this.socket.write(bytes, () => resolve()))
   }

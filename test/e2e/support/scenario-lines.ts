@@ -1,20 +1,20 @@
 /**
- * What is told by a clock that runs on while the machine is held up: how long calls took, how many of them had ended by then, and when
- * something came about. That it did is no matter of the clock: what never came has no time. Where nothing holds them up, in virtual
- * time, these hold as well: see `test/commands/scenarios-hold`.
+ * Lines that depend on a clock, which runs on while the machine stalls: durations of calls, shares of ended calls, and
+ * times of events. Whether an event happened does not depend on a clock: a missing event has no time. In virtual time,
+ * without stalls, these lines hold too: see `test/commands/scenarios-hold`.
  */
 const BY_THE_CLOCK = /^((other servers, )?(p95 of calls|share of calls that succeed).*|.*: [\d.]+(ms|s|m))$/
 
-/** What a run says came of its assertions. */
+/** The results of a run's assertions. */
 export interface Said {
-  /** Assertions, and those of them that did not hold. */
+  /** Assertions, and the failures among them. */
   readonly all: number
   readonly missed: number
-  /** The lines of those that did not hold although no clock has a say in them. */
+  /** Failed assertions that depend on no clock. */
   readonly counted: readonly string[]
 }
 
-/** Reads what `breakwater scenario run` has printed. */
+/** Reads the output of `breakwater scenario run`. */
 export function assertionsIn(lines: readonly string[]): Said {
   const said = lines.filter((line) => /^(pass|FAIL|\?{4}|skip) {2}/.test(line))
   const missed = said.filter((line) => !line.startsWith('pass'))

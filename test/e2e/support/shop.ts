@@ -9,7 +9,7 @@ import { connect } from './sdk-client.ts'
 
 const script = fileURLToPath(new URL('../../fixtures/shop-server.js', import.meta.url))
 
-/** One way to the same tools: a client of the SDK, the gateway, a server of the same era. */
+/** A path to the same tools: a client of the SDK, the gateway, a server of the same era. */
 export interface Lane {
   readonly name: 'http' | 'stdio'
   readonly era: 'legacy' | 'modern'
@@ -21,26 +21,26 @@ export const lanes: readonly Lane[] = [
   { name: 'stdio', era: 'modern' },
 ]
 
-/** The lane that is not this one. */
+/** Returns the other lane's name. */
 export const otherThan = ({ name }: Lane): string => (name === 'http' ? 'stdio' : 'http')
 
-/** A fault with a tool of its own. */
+/** A fault with its own tool. */
 export interface Act {
-  /** The tool; the fault is called the same, with the lane behind it. */
+  /** The tool's name; the fault's name is the same, followed by the lane. */
   readonly tool: string
   readonly type: string
   /** Other fields of the fault. */
   readonly fault?: Json | ((lane: Lane) => Json)
-  /** Policies of the tool other than those of all. */
+  /** The tool's own policies. */
   readonly policies?: Json
-  /** Where it can be; wherever its type can unless given. */
+  /** Its only lane. Default: every lane its type allows. */
   readonly on?: Lane['name']
 }
 
 const fieldsOf = ({ fault = {} }: Pick<Act, 'fault'>, lane: Lane): Json =>
   typeof fault === 'function' ? fault(lane) : fault
 
-/** The lanes where an act can be: by its own word, or else by that of its type. */
+/** Returns the lanes of an act, by its own setting or its type. */
 export function lanesOf(act: Pick<Act, 'on' | 'type' | 'fault'>): readonly Lane[] {
   return lanes.filter((lane) => {
     if (act.on !== undefined) return act.on === lane.name
@@ -49,7 +49,7 @@ export function lanesOf(act: Pick<Act, 'on' | 'type' | 'fault'>): readonly Lane[
   })
 }
 
-/** Does something on every lane where an act can be, at the same time. */
+/** Runs a task on every lane of an act, concurrently. */
 export async function everywhere(act: Act, task: (lane: Lane) => Promise<unknown>): Promise<void> {
   await Promise.all(lanesOf(act).map(task))
 }
@@ -61,13 +61,13 @@ export interface Got {
   readonly structured?: unknown
   readonly isError?: boolean | undefined
   readonly meta: Json
-  /** Why the gateway says that there is no result. */
+  /** The gateway's reason for an error. */
   readonly reason?: unknown
   /** JSON-RPC code, HTTP status, or the SDK's own. */
   readonly code?: unknown
-  /** The words of the error; undefined where there is a result. */
+  /** The error's message; undefined for a result. */
   readonly message?: string
-  /** Facts that the gateway gives with its error. */
+  /** The gateway's error data. */
   readonly data: Json
 }
 
@@ -81,7 +81,7 @@ type Call = (tool: string, args: Json, options: CallOptions) => Promise<object>
 /** Tools without a fault. */
 const plain = ['plain_plain', 'typed_plain', 'words_plain', 'who_plain']
 
-/** Servers that know orders, one on each lane, behind a gateway whose faults have a tool each. */
+/** Servers with orders, one per lane, behind a gateway whose faults have a tool each. */
 export class Shop {
   readonly gateway: Gateway
   readonly #calls = new Map<string, Call>()
@@ -91,8 +91,8 @@ export class Shop {
   }
 
   /**
-   * Tools do what the word at the beginning of their names says. Retries wait for hardly anything, and no budget ends them. A gate is for all tools of a server, each of which has a fault of
-   * its own here: so there is none, unless a tool has it.
+   * A tool's name begins with its kind. Retries wait for hardly anything, and no budget ends them. A gate would cover
+   * all tools of a server, but here each tool has its own fault: so gates are off, unless a tool asks for one.
    */
   static async start(acts: readonly Act[]): Promise<Shop> {
     const tools = [...acts.map(({ tool }) => tool), ...plain]
@@ -146,40 +146,40 @@ export class Shop {
     }
   }
 
-  /** How often a tool has run. */
+  /** Returns a tool's number of runs. */
   async runs(lane: Lane, tool: string): Promise<number> {
     const { text } = await this.call(lane, 'runs')
     return (JSON.parse(text) as Record<string, number>)[tool] ?? 0
   }
 
-  /** The attempts at a tool by their outcome, or by another label, as the gateway has counted them. */
+  /** Returns the gateway's count of attempts at a tool, by outcome or by another label. */
   attempts({ name }: Lane, tool: string, by = 'outcome'): Promise<Json> {
     return this.gateway.sums('breakwater_upstream_attempts_total', by, `server="${name}",tool="${tool}"`)
   }
 
-  /** The attempts at a tool by the verdict on the reply; without that to its first call, if typed. */
+  /** Returns attempts at a tool by verdict on the reply; for a typed tool without its first call. */
   async verdicts(lane: Lane, tool: string): Promise<Json> {
     const found = (await this.attempts(lane, tool, 'verdict')) as Record<string, number>
     if (!isTyped(tool)) return found
-    // Where the schema is enforced, the first reply waits for it.
+    // With enforced schemas, the first reply waits for the schema.
     const ofFirst = (found.unchecked ?? 0) > 0 ? 'unchecked' : 'correct'
     const { [ofFirst]: count = 0, ...rest } = found
     return count === 1 ? rest : { ...rest, [ofFirst]: count - 1 }
   }
 
-  /** The account of the injections of a fault. */
+  /** Returns the fates of a fault's injections. */
   fates({ name }: Lane, tool: string): Promise<Json> {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
-  /** How many calls a fault has chosen and not let go of, with those that are still on their way. */
+  /** Returns the number of calls a fault holds, including calls still on their way. */
   async held({ name }: Lane, tool: string): Promise<number> {
     type Status = { faults: { name: string; concurrent: number }[] }
     const { body } = await this.gateway.admin<Status>('/admin/chaos')
     return body.faults.find((fault) => fault.name === `${tool}.${name}`)?.concurrent ?? 0
   }
 
-  /** Replies are checked as soon as the schema of their tool was read, which the first of them brings about, in turn. */
+  /** The first reply of a tool triggers the reading of its schema, in turn; later replies are checked. */
   async #learn(lane: Lane, typed: readonly string[]): Promise<void> {
     for (const tool of typed) await this.call(lane, tool)
     await until('the last schema is known', async () => {
@@ -203,7 +203,7 @@ function faultOf(act: Act, lane: Lane): Json {
   return { ...common, ...(isTyped(tool) ? { when: { afterCalls: 1 } } : {}), ...fieldsOf(act, lane) }
 }
 
-/** The config entry of a shop with these tools that the gateway runs. */
+/** Returns the config entry of a shop the gateway runs with these tools. */
 export const stdioShop = (tools: readonly string[]): Json => ({
   command: process.execPath,
   args: [script, 'stdio', ...tools],

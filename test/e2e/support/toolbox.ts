@@ -3,14 +3,14 @@ import { Program } from './program.ts'
 
 const script = (name: string) => fileURLToPath(new URL(`../../fixtures/toolbox/${name}`, import.meta.url))
 
-/** The config entry of a toolbox that the gateway runs. */
+/** Returns the config entry of a toolbox the gateway runs. */
 export function stdioToolbox(entry: Readonly<Record<string, unknown>> = {}): Record<string, unknown> {
   return { command: process.execPath, args: [script('stdio.js')], ...entry }
 }
 
 export const stdioScript = script('stdio.js')
 
-/** A toolbox behind HTTP, which can be killed, and started again where it was. */
+/** A toolbox behind HTTP, which can be killed and restarted on the same port. */
 export class HttpToolbox {
   readonly port: number
   program: Program
@@ -31,7 +31,7 @@ export class HttpToolbox {
     return `http://127.0.0.1:${this.port}/mcp`
   }
 
-  /** Starts it anew on the same port, after it was killed. */
+  /** Restarts the killed toolbox on the same port. */
   async revive(): Promise<void> {
     this.program = launch(this.port, this.#env)
     await portOf(this.program)
