@@ -49,7 +49,7 @@ test('a list is the one of all servers, and a cursor of another kind is refused'
     assert.equal((await ask('tools/list', { cursor })).error?.code, -32602)
 })
 
-test('what no server has is unknown, in words that a model can use', async () => {
+test('a name no server has is unknown, with an error text for models', async () => {
   const { ask } = await setUp({ a: new ScriptedUpstream(mirror('x')), b: new ScriptedUpstream() })
   for (const [method, params, text] of [
     ['tools/call', { name: 'c__x' }, 'Unknown tool: c__x (servers: a, b)'],
@@ -63,7 +63,7 @@ test('what no server has is unknown, in words that a model can use', async () =>
   }
 })
 
-test('a method that means nothing here is not found, whatever its name', async () => {
+test('an unknown method is not found, whatever its name', async () => {
   const { ask } = await setUp({ a: new ScriptedUpstream() })
   for (const method of ['initialized', 'tasks/list', '', 'constructor', '__proto__', 'toString']) {
     assert.equal((await ask(method)).error?.code, -32601, method)

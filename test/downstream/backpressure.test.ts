@@ -73,7 +73,7 @@ test('a client that was gone before its stream began holds nobody up either', as
   stream.end()
 })
 
-test('what was sent to a client that was gone waits for it to come back', async (t) => {
+test('messages to a client that has left wait for its return', async (t) => {
   const hold = await holdResponses(t)
   const gone = await hold()
   const closed = new Promise((resolve) => gone.response.once('close', resolve))
@@ -89,7 +89,7 @@ test('what was sent to a client that was gone waits for it to come back', async 
   assert.deepEqual(back.client.data, ['a'])
 })
 
-test('a client that does not read what is told outside of calls is sent away, and may resume', async (t) => {
+test('a client that does not read messages outside calls is cut off, and may resume', async (t) => {
   const hold = await holdResponses(t)
   const { response } = await hold({ reads: false })
   const stream = newStream()
@@ -108,7 +108,7 @@ test('a client that does not read what is told outside of calls is sent away, an
   assert.deepEqual(back.client.data, ['last'])
 })
 
-test('however many wait, they wait together', async (t) => {
+test('all waiting senders share one wait', async (t) => {
   const hold = await holdResponses(t)
   const { response } = await hold({ reads: false })
   const stream = newStream()

@@ -34,7 +34,7 @@ const cancelled = (requestId: unknown, reason?: string) => ({
   params: { requestId, ...(reason === undefined ? {} : { reason }) },
 })
 
-test('a ping is answered by ourselves', async (t) => {
+test('the gateway answers a ping itself', async (t) => {
   const { post, begin } = await testEndpoint(t, () => assert.fail('asked'))
   assert.deepEqual((await post(request('p', 'ping'), await begin())).json, {
     jsonrpc: '2.0',
@@ -85,7 +85,7 @@ test('messages without an answer are accepted, and handed to the endpoint unless
   assert.equal((await post({ jsonrpc: '2.0', id: 'nobody-asked', result: {} }, session)).status, 202)
 })
 
-test('what has no id and is no notification is refused, and nobody gets it', async (t) => {
+test('a message without an id that is no notification is refused, and reaches nobody', async (t) => {
   const { post, begin, notified } = await testEndpoint(t, () => assert.fail('asked'))
   const session = await begin('2025-03-26')
   const call = { jsonrpc: '2.0', method: 'tools/call', params: { name: 'write' } }
@@ -210,7 +210,7 @@ for (const [how, defect] of [
     },
   ],
 ] as const)
-  test(`an endpoint that ${how} is answered for, and leaves nothing in flight`, async (t) => {
+  test(`an endpoint that ${how} gets an error as its answer, and leaves nothing in flight`, async (t) => {
     const { post, begin, sessions, live, isClosed } = await testEndpoint(t, defect)
     const session = await begin()
     const { json } = await post(request(1), session)

@@ -4,7 +4,7 @@ import { initializeBytes, MAX_CLIENT_INFO_VALUES, tooMuchToSay } from '../../src
 
 const fault = (params: unknown) => tooMuchToSay(JSON.stringify({ params }), [params], ['params'])
 
-test('what a client says of itself may have 256 members and elements, however short its text is', () => {
+test("a client's description may have at most 256 members and elements, however short its text", () => {
   const empty = (count: number) => Array.from({ length: count }, () => ({}))
   assert.equal(fault({ a: empty(MAX_CLIENT_INFO_VALUES - 1) }), undefined)
   const why = 'Invalid params: params have too many members and elements (at most 256)'

@@ -152,7 +152,7 @@ for (const [era, start] of Object.entries(eras)) {
     assert.deepEqual(said(client), [{ jsonrpc: '2.0', id: 7, error }])
   })
 
-  test(`${era}: bytes that a fault wants are a message of the stream, and another status leaves the error`, async (t) => {
+  test(`${era}: a fault's bytes become a message of the stream, and a fault's status leaves the error`, async (t) => {
     const json = { 'content-type': 'application/json' }
     const event = (data: string) => `event: message\ndata: ${data}\n\n`
     const events = { 'content-type': 'text/event-stream' }

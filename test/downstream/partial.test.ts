@@ -25,7 +25,7 @@ test('a reply that is whole is the same object', () => {
   assert.equal(withPartial(outcome), result)
 })
 
-test('what is missing stands in _meta, and in a block of its own; every other byte stays', () => {
+test('missing parts are named in _meta and in a separate block; every other byte stays', () => {
   assert.equal(
     flag('{ "id": 1.0, "result" : { "content": [ {"type":"text","text":"]"} ], "x": 1e2 } }'),
     `{ "id": 1.0, "result" : {"_meta":${META}, "content": [ {"type":"text","text":"]"},${BLOCK} ], "x": 1e2 } }`,
@@ -48,14 +48,14 @@ test('no block is added when no notice is wanted, or when there are no blocks', 
     assert.equal(flag(`{"result":{${members}}}`), `{"result":{"_meta":${META},${members}}}`)
 })
 
-test('what the server declared itself, and an error, stay as they are', () => {
+test("a server's own flag, and an error, stay unchanged", () => {
   const reply = '{"id":1,"result":{"content":[]}}'
   assert.equal(flag(reply, { ...stale, source: 'declared' }), reply)
   const error = '{"id":1,"error":{"code":1,"message":"x"}}'
   assert.equal(flag(error), error)
 })
 
-test('all that is known of what is missing is told', () => {
+test('the flag has all known facts about missing parts', () => {
   const partial: Partial = {
     source: 'detected',
     reason: 'rows 3 to 5',

@@ -94,7 +94,7 @@ test('progress on a question goes back under the token that its server chose', (
   }
 })
 
-test('progress that no server asked for goes nowhere', () => {
+test("progress without a server's token goes nowhere", () => {
   const { pending, ask } = setUp()
   const { id } = ask('a', '1')
   const told = (token: string) =>
@@ -113,7 +113,7 @@ test('an agent that answers nothing is asked no more after a thousand questions'
   assert.equal(pending.isFull, false)
 })
 
-test('what was asked in the course of a call ends with it, and only that', async () => {
+test('questions of a call end with the call, and no others', async () => {
   const { pending, answers, ask } = setUp()
   const [call, other] = [{}, {}]
   const ids = [

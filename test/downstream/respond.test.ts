@@ -54,7 +54,7 @@ test('an error of ours tells what happened, where, whether it may have run, and 
   })
 })
 
-test('what is not known is left out', () => {
+test('unknown facts are left out of an error', () => {
   const error = errorOf(gatewayErrorText(null, gatewayError('overloaded', 'full'), {}))
   assert.equal(error.message, 'full')
   assert.deepEqual(error.data, {
@@ -77,7 +77,7 @@ test('a rejected call reads like a failed one, and names the policy that rejecte
   assert.deepEqual(rejected, { ...failed, data: { ...failed.data, by: 'bulkhead' } })
 })
 
-test('whether it ran is said of a tool call, and when to try again of everything', () => {
+test('an error says whether a tool call ran, and when to retry any request', () => {
   const messageOf = (sent: boolean, retryAfterMs?: number, tool?: string) =>
     errorOf(
       gatewayErrorText(1, gatewayError('overloaded', 'full', { sent, retryAfterMs }), { server: 's', tool }),
@@ -99,7 +99,7 @@ test('only a session that is lost for good is an HTTP error', () => {
 const resultOf = (text: string) =>
   (JSON.parse(text) as { id: unknown; result: Record<string, unknown> }).result
 
-test('where the server is set to it, an error about a tool call is a result that a model can read', () => {
+test("with the server's setting, an error about a tool call is a result for the model", () => {
   const error = gatewayError(breakerOpen, 'breaker open', { retryAfterMs: 2_500 })
   const subject = { server: 's', tool: 't', record: newRecord(0) }
   const { text, status } = respond('id', { kind: 'rejected', error, by: 'breaker' }, subject, {
@@ -153,7 +153,7 @@ test('a model is told what to do next', () => {
   )
 })
 
-test('what may have run is not to be tried again, unless its tool is known to do no harm', () => {
+test('the error advises against a retry of a call that may have run, unless its tool is known to be harmless', () => {
   const told = (effect: Effect, tool?: string) => {
     const error = gatewayError('upstream_disconnected', 'x', { sent: true, retryAfterMs: 5 })
     const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool }, { effectOf: () => effect })
@@ -165,7 +165,7 @@ test('what may have run is not to be tried again, unless its tool is known to do
   assert.deepEqual(told('unknown'), [true, 5], 'no tool is called')
 })
 
-test('what is no tool call, runs as a task, or lost its session gets a protocol error all the same', () => {
+test('non-tool requests, tasks and lost sessions get a protocol error despite the setting', () => {
   const error = gatewayError(breakerOpen, 'breaker open')
   const value = { params: { name: 't', task: {} } }
   const subjects = [{}, { server: 's' }, { server: 's', tool: 't', message: { text: '', value } }]

@@ -26,7 +26,7 @@ async function listening(
 
 const changed = (data: number) => message({ method: 'notifications/tools/list_changed', params: { data } })
 
-test('of a burst of changes the first is told at once and the last when it is over', async (t) => {
+test('a burst of changes is told twice: the first change at once, the last at its end', async (t) => {
   const { session, clock, told } = await listening(t)
   const { pending } = clock
   for (let n = 1; n <= 50; n++) session.receive('s', changed(n))
@@ -75,7 +75,7 @@ test('a server that takes back a question is heard, and one that takes back noth
   assert.deepEqual(last, { last: true })
 })
 
-test('what the endpoint drops is not told, and what it re-writes is told as re-written', async (t) => {
+test('messages the endpoint drops are not sent, and rewritten messages are sent rewritten', async (t) => {
   const inbound = (server: string, { value }: Message) =>
     value.method === 'dropped' ? undefined : message({ method: `${server}/${String(value.method)}` })
   const { session, told } = await listening(t, { inbound })

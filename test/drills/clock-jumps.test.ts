@@ -25,7 +25,7 @@ for (const [title, jumpMs] of [
   ['a year ahead', 365 * DAY_MS],
   ['a year back', -365 * DAY_MS],
 ] as const)
-  test(`a wall clock that jumps ${title} ends no call, no session and no key, and holds nothing up`, async () => {
+  test(`a wall clock jump ${title} ends no call, no session and no key, and delays nothing`, async () => {
     const flaky = await FlakyServer.start()
     const stateDir = await newFolder()
     const gateway = await Gateway.start(

@@ -15,7 +15,7 @@ const CONNECTIONS = 400
 
 after(cleanUp)
 
-test('a gateway without a free file descriptor goes on serving who is connected, and everybody once there are some again', async () => {
+test('a gateway without free file descriptors serves connected clients, and every client once descriptors are free again', async () => {
   const remote = await HttpToolbox.start()
   const gateway = await Gateway.start(
     { servers: { remote: { url: remote.url }, local: stdioToolbox() } },

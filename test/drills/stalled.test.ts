@@ -25,7 +25,7 @@ after(async () => {
   closeServers()
 })
 
-test('a gateway that stood still blames no server for it: what was answered meanwhile is told, and no gate or breaker opens', async () => {
+test('a stalled gateway blames no server: answers from meanwhile are delivered, and no gate or breaker opens', async () => {
   const held: { readonly id: unknown; readonly who: unknown; readonly response: ServerResponse }[] = []
   let holds = true
   const answer = ({ id, who, response }: (typeof held)[number]) => {

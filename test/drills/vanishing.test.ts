@@ -22,7 +22,7 @@ after(async () => {
   closeServers()
 })
 
-test('a hundred clients that vanish in mid-stream end their streams at the server, and no call gets what is for another', async () => {
+test("a hundred clients that vanish in mid-stream end their streams at the server, and no call gets another call's answer", async () => {
   let [open, most] = [0, 0]
   const server = await RawServer.start(
     ({ message: { id, method, params } }, response) => {

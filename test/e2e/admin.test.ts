@@ -26,7 +26,7 @@ before(async () => {
 })
 after(cleanUp)
 
-test('the registry shows every server with its state, and one with all that it offers', async () => {
+test('the registry lists every server with its state, and shows all offers of a single server', async () => {
   const { body } = await gateway.admin<Json[]>('/admin/servers')
   assert.deepEqual(
     body.map(({ name, type, from, state }) => ({ name, type, from, state })),
@@ -46,7 +46,7 @@ test('the registry shows every server with its state, and one with all that it o
   assert.deepEqual(unknown.body.servers, ['local', 'remote', 'dead'])
 })
 
-test('sessions are shown, but not so that anybody could speak in their name', async () => {
+test('the control plane shows sessions without their secret ids', async () => {
   const { body } = await gateway.admin<{ open: number; sessions: Json[] }>('/admin/sessions')
   assert.equal(body.open, 1)
   assert.equal(body.sessions[0]?.endpoint, '/mcp')
@@ -98,7 +98,7 @@ test('the processes of a stdio server are counted, and those of a server behind 
   assert.equal(await processes('remote'), undefined)
 })
 
-test('either port says at its root what is where', async () => {
+test('both ports list their paths at the root', async () => {
   for (const [port, paths] of [
     [gateway.data, ['/mcp', '/mcp/{server}', '/readyz']],
     [gateway.control, ['/metrics', '/admin/servers', '/admin/chaos']],

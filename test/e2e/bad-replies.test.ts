@@ -124,7 +124,7 @@ for (const [misdeed, [code]] of Object.entries(misdeeds)) {
   })
 }
 
-test('events that are no message and no answer cost a call nothing, and the log tells of them', async () => {
+test('events without a message or an answer do not harm a call, and the log mentions them', async () => {
   assert.equal(await client.say('bad__chatter'), 'done')
   assert.equal(bad.of('tools/call').filter(({ text }) => text.includes('chatter')).length, 1)
   await until('the log tells', () =>
@@ -132,7 +132,7 @@ test('events that are no message and no answer cost a call nothing, and the log 
   )
 })
 
-test('a server that limits our rate says when to come again', async () => {
+test('the error of a rate-limited call says when to retry', async () => {
   assert.deepEqual(await dataOf('bad__later'), {
     code: 'BW_UPSTREAM_RATE_LIMITED',
     reason: 'upstream_rate_limited',
@@ -145,7 +145,7 @@ test('a server that limits our rate says when to come again', async () => {
   })
 })
 
-test('a server that stays silent gives a timeout, and is told that nobody waits any more', async () => {
+test('a call to a silent server times out, and the server gets a cancellation', async () => {
   const { code } = await dataOf('bad__silence')
   assert.equal(code, 'BW_ATTEMPT_TIMEOUT')
   const call = bad.of('tools/call').find(({ text }) => text.includes('silence'))
@@ -219,7 +219,7 @@ const codings: Readonly<Record<string, readonly [string, (text: string | Buffer)
   brotli: ['br', (text) => brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
 }
 
-test('compressed replies are read, as JSON and as events, and hold no more than others', async () => {
+test('the gateway reads compressed replies, as JSON and as events, up to the usual size limit', async () => {
   const tools = Object.keys(codings).flatMap((name) => [`${name}_json`, `${name}_events`, `${name}_bomb`])
   const server = await RawServer.start((seen, response) => {
     const { name } = (seen.message.params ?? {}) as { name?: string }
@@ -248,7 +248,7 @@ test('compressed replies are read, as JSON and as events, and hold no more than 
   }
 })
 
-test('events that are compressed come as soon as each of them is sent, and what is not compressed as it says fails', async () => {
+test('compressed events arrive as soon as the server sends them, and a reply with a false encoding fails', async () => {
   let finish = () => {}
   const server = await RawServer.start(
     (seen, response) => {

@@ -63,13 +63,13 @@ test('a page that is allowed may ask, call, read its session and its stream', as
   assert.deepEqual([ended.status, shared(ended)], [204, PAGE])
 })
 
-test('also what goes wrong may be read', async () => {
+test('a page may read errors too', async () => {
   const refused = await ask('POST', { ...json, origin: PAGE }, { jsonrpc: '1.0' })
   assert.equal(refused.status, 400)
   assert.equal(shared(refused), PAGE)
 })
 
-test('other pages may neither ask nor read, and what is no browser hears nothing of it', async () => {
+test('other pages may neither ask nor read, and non-browser clients get no CORS headers', async () => {
   const stranger = await preflight('https://evil.example', 'content-type')
   assert.deepEqual([stranger.status, shared(stranger)], [403, null])
   const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
@@ -80,12 +80,12 @@ test('other pages may neither ask nor read, and what is no browser hears nothing
   assert.equal(plain.headers.get('access-control-expose-headers'), null)
 })
 
-test('names of headers that are none are not repeated', async () => {
+test('a preflight reply does not repeat invalid header names', async () => {
   const odd = await preflight(PAGE, 'content-type, *;x="1"')
   assert.deepEqual([odd.status, odd.headers.get('access-control-allow-headers')], [204, null])
 })
 
-test('a page whose right a reload takes away may not call any more', async () => {
+test('a page may no longer call once a reload removes it from the allowed origins', async () => {
   await gateway.reconfigure({ gateway: { allowedOrigins: [] }, servers: { local: stdioToolbox() } })
   await gateway.post('/admin/reload')
   const refused = await preflight(PAGE, 'content-type')

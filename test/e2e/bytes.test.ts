@@ -20,7 +20,7 @@ const tool = `{ "name":"odd", "inputSchema":{"type":"object", "x":${odd}}, "anno
 
 let gateway: Gateway
 let server: RawServer
-/** Lets the call of `held` return. */
+/** Answers the call of `held`. */
 let release: (() => void) | undefined
 
 before(async () => {
@@ -110,7 +110,7 @@ for (const id of exactIds)
     }
   })
 
-test('ids that a double does not tell apart are those of two calls', async () => {
+test('the gateway keeps two calls apart whose ids are the same double', async () => {
   const client = await RawClient.open(gateway.mcp())
   const held = client.post(call('raw__held', '9007199254740992'))
   await until('the first is under way', () => release !== undefined)
@@ -120,7 +120,7 @@ test('ids that a double does not tell apart are those of two calls', async () =>
   assert.equal(idIn((await held).text), '9007199254740992')
 })
 
-test('methods that nobody knows pass on the endpoint of one server', async () => {
+test('the endpoint of one server passes unknown methods', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   const text = `{"jsonrpc":"2.0","id":3,"method":"x/unknown","params":${oddRequest}}`
   const reply = await client.post(text)

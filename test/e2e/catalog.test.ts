@@ -120,7 +120,7 @@ test('long lists come in pages, on both endpoints, without a gap', async () => {
   }
 })
 
-test('a cursor that nobody gave is refused', async () => {
+test('the gateway refuses an invented cursor', async () => {
   const client = await RawClient.open(gateway.mcp())
   for (const cursor of ['', 'nonsense', 'WyJub3doZXJlIiwwXQ', 7]) {
     const { error } = (await client.request('tools/list', { cursor })) as { error?: Json }
@@ -146,7 +146,7 @@ test('tools that are filtered out are neither listed nor called, on both endpoin
   }
 })
 
-test('a storm of changes reaches clients as a few', async () => {
+test('a storm of changes reaches clients as a few notifications', async () => {
   for (const [url, prefix] of [
     [gateway.mcp('stormy'), ''],
     [gateway.mcp(), 'stormy__'],

@@ -68,7 +68,7 @@ for (const [name, servers] of Object.entries(clients)) {
   })
 }
 
-test('a server that has another name here is shown with the one that it was given', async () => {
+test('a renamed server is shown with its original name', async () => {
   const { command, args } = fixtureCommand('contract', 'stdio')
   const gateway = await Gateway.start({ servers: { 'io.github.x/y': { command, args } } })
   await gateway.waitFor('up', 'io-github-x-y')

@@ -71,7 +71,7 @@ test('the version and the help load nothing of the gateway', async () => {
   }
 })
 
-test('what was mistyped is answered with what was meant', async () => {
+test('the program answers a mistyped word with a suggestion', async () => {
   for (const [args, message] of [
     [['strat'], 'unknown command "strat"; did you mean start?'],
     [['--verison'], 'unknown option --verison; did you mean --version?'],
@@ -137,7 +137,7 @@ test('in an empty folder the program explains itself, and init makes a config th
   assert.deepEqual(whole.ok ? Object.keys(whole.config.mcpServers) : whole.errors, ['memory', 'search'])
 })
 
-test('init makes the folder that it is told to write into, and names the config in what to do next', async () => {
+test('init creates its target folder, and names the config in the next steps', async () => {
   const cwd = await newFolder()
   const written = await run(['init', '--folder', 'a/b'], { cwd })
   assert.equal(written.code, 0)
@@ -155,7 +155,7 @@ test('init makes the folder that it is told to write into, and names the config 
 })
 
 test(
-  'init leaves nothing behind where there is no room for its file',
+  'init leaves nothing behind when its file cannot be written',
   { skip: process.platform === 'win32' && 'there is no limit of the size of files' },
   async () => {
     const cwd = await newFolder()
@@ -168,7 +168,7 @@ test(
   },
 )
 
-test('a token that is none is in no message', async () => {
+test('no message repeats an invalid token', async () => {
   const { code, stdout, stderr } = await run([
     'status',
     '--control',
@@ -208,7 +208,7 @@ test('start finds the config of the folder, says which, and takes its paths from
   }
 })
 
-test('what the machine refuses is told in words', async () => {
+test('system errors are explained in words', async () => {
   const cwd = await newFolder()
   const missing = await run(['start', '--config', 'none.yaml'], { cwd })
   assert.deepEqual([missing.code, missing.stderr], [1, 'none.yaml  cannot be read: no such file\n'])
@@ -230,7 +230,7 @@ test('what the machine refuses is told in words', async () => {
   for (const { stderr } of [missing, bad, refused]) assert.doesNotMatch(stderr, /\n\s+at /)
 })
 
-test('a folder that may not be written to is named in words', async (t) => {
+test('an error names a folder without write permission', async (t) => {
   if (process.getuid?.() === 0) return t.skip('root may write anywhere')
   const cwd = await newFolder()
   await chmod(cwd, 0o500)
@@ -291,7 +291,7 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   assert.match(piped.stdout, /tools {2}echo {2}failed after \S+ .*\(rpc_error\)/)
 })
 
-test('logs follow what happens, and what is written to a file', async () => {
+test("logs follows the gateway's output, and a log file", async () => {
   const gateway = await Gateway.start({
     servers: {},
     gateway: { environment: 'test' },
@@ -335,7 +335,7 @@ test('without a gateway status and logs say what to do', async () => {
   }
 })
 
-test('a fault has one name wherever it shows, and no table is cut in a pipe', async () => {
+test('a fault has the same name everywhere, and no table is cut in a pipe', async () => {
   const gateway = await Gateway.start({
     servers: { tools: stdioToolbox({ trusted: true }) },
     gateway: { environment: 'test' },
@@ -364,7 +364,7 @@ test('a fault has one name wherever it shows, and no table is cut in a pipe', as
   }
 })
 
-test('where no environment is set, the refusal of a fault says so', async () => {
+test('the refusal of a fault says that no environment is set', async () => {
   const cwd = await newFolder()
   await writeFile(join(cwd, 'a.json'), JSON.stringify({ mcpServers: { tools: stdioToolbox() } }))
   const gateway = await Gateway.start({

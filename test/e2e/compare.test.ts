@@ -146,7 +146,7 @@ test('Ctrl-C at a gateway that hangs ends within seconds, and says where the rep
 
 // Concurrent, because the tests mostly wait and share no state.
 describe('comparisons', { concurrency: 3 }, () => {
-  test('without arguments it compares no retries with retries, ends by itself, and leaves nothing', async () => {
+  test('without arguments the command compares no retries with retries, ends by itself, and leaves nothing', async () => {
     const { program, left } = await started('--tasks', '40', '--format', 'json')
     let children: readonly number[] = []
     await until('its server runs', () => (children = descendantsOf(program.pid)).length > 0)
@@ -180,7 +180,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.match(lines, /Their settings are the same\./)
   })
 
-  test('what was sampled is told as CSV', async () => {
+  test('comparisons export their samples as CSV', async () => {
     const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
     assert.equal(code, 0)
     assert.match(lines, /^unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,/)
@@ -317,7 +317,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
   })
 
-  test('faults that a killed comparison has left, armed or off, are taken away by the next one', async () => {
+  test('a comparison removes the faults of a killed comparison, armed or off', async () => {
     const { gateway, args, plan } = await running([paired()], { faults: [own] })
     const chaos = async () =>
       (
@@ -433,7 +433,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.deepEqual((await standing(gateway)).faults, [['own', true]])
   })
 
-  test('a plan of the gateway stands in the way while it is armed; one that is off is put back', async () => {
+  test('an armed plan of the gateway blocks a comparison; a plan that is off is put back', async () => {
     const { gateway, args, plan } = await running([paired()], { faults: [own] })
     const asked = [...args, '--plan', plan, '--tasks', '5']
     const chaos = async () => {
@@ -495,7 +495,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
   }
 
-  test('what is no control port of a gateway is named in one line', async () => {
+  test('an error of one line names an address without a control port', async () => {
     const { work } = await files()
     const one = { experiments: [{ name: 'pairs' }] }
     const shown = { name: 'pairs', state: 'odd', arms: {}, settings: {} }
@@ -541,7 +541,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.match(errors, /^breakwater: \S+ (answers with more than 64 MiB|did not answer within 1m)$/)
   })
 
-  test('Ctrl-C is heard while a data plane that never answers is waited for', async () => {
+  test('Ctrl-C ends the wait for a data plane that never answers', async () => {
     const { gateway, args } = await running([paired()])
     const silent = await listening(() => undefined)
     const aimed = args.map((arg) => (arg === gateway.data ? silent.url : arg))
@@ -556,7 +556,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     )
   })
 
-  test('a comparison that met a server which was down proves nothing, and says so', async () => {
+  test('a comparison with a server that was down reports no result', async () => {
     const { args, server } = await running([paired()])
     await server.program.kill()
     const { code, errors } = await said([...args, '--tasks', '5'])

@@ -59,7 +59,7 @@ test('the commands find the token by the address, by name as well', async () => 
   assert.match((await command(scenario, runtimeOf(gateway))).said, /injected hang/)
 })
 
-test('a token that is of no use is explained', async () => {
+test('the commands explain a useless token', async () => {
   const gateway = await Gateway.start({ servers: {}, gateway: { environment: 'test' } })
   const file = gateway.log.find(({ msg }) => msg === 'listening')?.tokenFile as string
   const arm = ['chaos', 'arm', '--control', gateway.control]

@@ -30,7 +30,7 @@ function ask(
 
 const json = { 'content-type': 'application/json' }
 
-test('who reaches the control plane may look, and changes nothing without the token', async () => {
+test('a client of the control plane may read without the token, and change nothing', async () => {
   const gateway = await Gateway.start({ servers: { local: stdioToolbox() } })
   await gateway.waitFor('up', 'local')
   for (const path of ['/metrics', '/admin/servers', '/admin/config', '/admin/chaos', '/chaos/status'])
@@ -68,7 +68,7 @@ test('who reaches the control plane may look, and changes nothing without the to
   }
 })
 
-test('stopping faults is always easy, but not for pages of other sites', async () => {
+test('stopping faults needs no token, but pages of other sites may not stop them', async () => {
   const gateway = await Gateway.start({ servers: {}, gateway: { environment: 'test' } })
   const stops = ['/admin/chaos/disarm', '/chaos/clear-all', '/admin/chaos/kill']
   for (const path of stops) {
@@ -88,7 +88,7 @@ test('stopping faults is always easy, but not for pages of other sites', async (
   assert.equal((await gateway.admin('/admin/chaos')).body.state, 'killed')
 })
 
-test('what a form of a page could send is no request, with the token or not', async () => {
+test('the control plane refuses requests an HTML form could send, with or without the token', async () => {
   const gateway = await Gateway.start({ servers: {} })
   for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data; boundary=x']) {
     const headers = { 'content-type': type, authorization: `Bearer ${gateway.token}` }
@@ -98,7 +98,7 @@ test('what a form of a page could send is no request, with the token or not', as
   }
 })
 
-test('the token is in a file of the user alone, is never said, and goes with the gateway', async () => {
+test('the token is in a private file, never in the output, and is removed with the gateway', async () => {
   const gateway = await Gateway.start({ servers: {} }, { args: ['--log-level', 'trace'] })
   const { tokenFile } = gateway.log.find(({ msg }) => msg === 'listening') as { tokenFile: string }
   const { mode } = await lstat(tokenFile)
@@ -114,7 +114,7 @@ test('the token is in a file of the user alone, is never said, and goes with the
   assert.deepEqual(await readdir(dirname(tokenFile)), [])
 })
 
-test('a token that the config sets is in no file, and reading takes it', async () => {
+test('a configured token is in no file, and reading needs it too', async () => {
   const gateway = await Gateway.start({ servers: {}, gateway: { controlToken: 'sixteen-letters-or-more' } })
   assert.equal((await ask(gateway, 'GET', '/admin/servers')).status, 401)
   assert.equal((await ask(gateway, 'POST', '/admin/chaos/kill')).status, 401)
@@ -145,7 +145,7 @@ test('a token is never looked for on behalf of another machine', async () => {
   assert.equal((await find('http://127.0.0.1:1')).ok, false)
 })
 
-test('a run folder of somebody else, or one that is a link, is not trusted, and links are not written through', async () => {
+test('the gateway does not trust a foreign or linked run folder, and never writes through links', async () => {
   const runtime = await newFolder()
   const elsewhere = await newFolder()
   const victim = join(elsewhere, 'victim')
@@ -179,7 +179,7 @@ test('a run folder of somebody else, or one that is a link, is not trusted, and 
   assert.equal(await readFile(victim, 'utf8'), 'precious')
 })
 
-test('a state folder holds the token as well, beside what else outlives the process', async () => {
+test('a state folder holds the token beside the other lasting files', async () => {
   const stateDir = join(await newFolder(), 'state')
   const gateway = await Gateway.start({ servers: {}, gateway: { stateDir } })
   const { tokenFile } = gateway.log.find(({ msg }) => msg === 'listening') as { tokenFile: string }

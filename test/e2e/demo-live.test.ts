@@ -100,7 +100,7 @@ describe('the live demo', { concurrency: 4 }, () => {
     })
   }
 
-  test('the live demo is refused in production, and says what it takes', async () => {
+  test('the live demo refuses to run in production, and names the missing setting', async () => {
     const lines: string[] = []
     const errors: string[] = []
     const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => errors.push(line) }

@@ -87,7 +87,7 @@ for (const { title, server, prefix } of routes) {
   })
 }
 
-test('an operator sees what a server speaks, and that one of one era was asked for the other one once', async () => {
+test('an operator sees the eras of a server, and a server of one era is asked for the other era once', async () => {
   const clients = await Promise.all([1, 2, 3].map(() => connect(gateway.mcp('modern'))))
   for (const client of clients) assert.ok((await client.listTools()).tools.length > 0)
   const spoken = async (server: string) => {

@@ -61,7 +61,7 @@ test('a write under way when the gateway is killed runs once, and whoever asks a
   assert.equal((await stat(join(stateDir, 'records'))).mode & 0o777, 0o700)
 })
 
-test('an answer that was there before the gateway ended is given again, however it ended', async () => {
+test("a stored answer survives the gateway's exit, clean or not, and is given again", async () => {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     const stateDir = join(await newFolder(), 'state')
     const count = await server.count('write')

@@ -17,7 +17,7 @@ let gateway: Gateway
 let client: RawClient
 const ends: (() => void)[] = []
 
-/** Every other call of `flaky` fails. */
+/** Number of calls of `flaky`; every other call fails. */
 let flaky = 0
 
 before(async () => {
@@ -130,7 +130,7 @@ test('a call is one point of the server and each attempt one of the client, so t
   assert.deepEqual(requests, calls)
 })
 
-test('attributes, unit and bounds are those of the conventions, and a failure on purpose is marked', async () => {
+test('attributes, unit and bounds follow the conventions, and an injected failure is marked', async () => {
   const attributesOf = (metric: string, tool: string) =>
     pointsOf(metric, ofTool(tool)).map(({ attributes }) => attributes)
   assert.deepEqual(attributesOf(SERVER, 'plain'), [common('plain')])
@@ -203,7 +203,7 @@ test('names that agents make up share series: tools, prompts, methods and versio
   assert.equal(pointsOf(SERVER, ofTool('modern'))[0]?.attributes['mcp.protocol.version'], '2026-07-28')
 })
 
-test('a session that is over is a point on either side, and one without sessions is none', async () => {
+test('an ended session makes a point on either side, and a client without sessions makes none', async () => {
   const leaver = await RawClient.open(gateway.mcp('raw'))
   await leaver.call('plain')
   await fetch(leaver.url, { method: 'DELETE', headers: leaver.headers })

@@ -146,7 +146,7 @@ test('attempts, retries and rejections of each arm add up to its calls', async (
 const hits = async () =>
   Object.values(await counted('faults_injected_total')).reduce((sum, count) => sum + count)
 
-test('faults and what became of them are counted by arm', async () => {
+test('faults and their fates are counted by arm', async () => {
   const injected = await counted('faults_injected_total', 'fault="down"')
   assert.deepEqual(Object.keys(injected).toSorted(), arms)
   assert.deepEqual(await counted('fault_outcomes_total', 'fault="down"'), injected)
@@ -196,7 +196,7 @@ test('spans and lines of the access log name the arm', async () => {
   )
 })
 
-test('what policies remember of an arm is shown as its own', async () => {
+test("the control plane shows the policies' state of each arm", async () => {
   assert.deepEqual(await counted('breaker_state', 'tool="read",state="open"'), { 'ab/strict': 1 })
   const { body } = await gateway.admin<Json[]>('/admin/breakers')
   assert.deepEqual(body.map(({ set, tool, state }) => [set, tool, state]).toSorted(), [

@@ -159,7 +159,7 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
   })
 
-  test('a run that has ended is told by what it was, whatever the config says of its experiment by now', async () => {
+  test('an ended run is reported with its own settings, whatever the config now says', async () => {
     const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
     await drive(gateway, 20)
     const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 7 } } }
@@ -189,7 +189,7 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
   })
 
-  test('what was sampled is told as CSV, a line for each task and arm', async () => {
+  test('experiments export their samples as CSV, a line for each task and arm', async () => {
     const { gateway } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
     await drive(gateway, 20)
     const url = `${gateway.control}/admin/experiments/canary/samples`

@@ -59,7 +59,7 @@ for (const [plane, key] of [
   })
 }
 
-test('so does one that wraps a server', async () => {
+test('a wrap command whose port is taken ends at once as well', async () => {
   const port = await takenPort()
   const args = ['http', '--upstream', 'http://127.0.0.1:9/mcp', '--port', String(port)]
   const program = new Program([main, ...args], { env: { XDG_RUNTIME_DIR: await newFolder() } })

@@ -12,7 +12,7 @@ const HALF_MS = 1_000
 const AGENTS = 5
 /** Interval between calls of each agent, in milliseconds, unless its last call is under way. */
 const EVERY_MS = 10
-/** A call that starts this shortly before the outage may be cut off, in milliseconds. */
+/** A call started at most this long before an outage may be cut off, in milliseconds. */
 const CUT_OFF_MS = 50
 
 interface Call {
@@ -20,7 +20,7 @@ interface Call {
   readonly told: Told
 }
 
-test('calls to a server that is up every other second succeed while it is', async (t) => {
+test('calls to a server that flaps every second succeed while the server is up', async (t) => {
   const server = await CountingServer.start('legacy', 2)
   const entry = (index: number) => ({ url: server.urls[index], era: 'legacy', trusted: true })
   const gateway = await Gateway.start({

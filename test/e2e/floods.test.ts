@@ -40,7 +40,7 @@ async function beside(t: TestContext, gateway: Gateway, flood: () => Promise<unk
 
 const pour = (line: string, count: number): Json => ({ line, count })
 
-/** A flood takes as long as the machine needs, in milliseconds, up to the gateway's limit for a call. */
+/** The gateway's own limit for a call, in milliseconds: a flood takes as long as the machine needs. */
 const patient = { patienceMs: 60_000 }
 
 test('a bystander is served while a child prints lines that are no messages', async (t) => {

@@ -226,7 +226,7 @@ describe('gates', { concurrency: 3 }, () => {
     await until('it waits', async () => (await gateOf(gateway, 'moved'))?.waiting === 1)
     await gateway.reconfigure(parts(here.url))
     assert.equal((await gateway.post('/admin/reload')).status, 200)
-    // This replica is independent of the lost address.
+    // The second call uses none of the state kept for the lost address.
     const since = performance.now()
     assert.match(await second.say('write'), /^written/)
     assert.ok(performance.now() - since < 10_000, 'it waits for nobody')

@@ -12,7 +12,7 @@ after(closeServers)
 
 const inherited = ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'prototype']
 
-test('names that every object inherits are names of servers, tools and arguments like others', async () => {
+test('servers, tools and arguments may have names every object inherits', async () => {
   const properties = Object.fromEntries(inherited.map((name) => [name, { type: 'string' }]))
   const tools = inherited.map((name) => ({
     name,
@@ -55,7 +55,7 @@ async function configInfo(gateway: Gateway): Promise<string[]> {
   return text.split('\n').filter((line) => line.startsWith('breakwater_config_info{'))
 }
 
-test('config_info is of what is in force: with servers that were added, and with keys as they were at boot', async () => {
+test('config_info describes the config in force: with added servers, and with boot-time keys', async () => {
   const raw = await RawServer.start(() => false)
   const parts = (gateway: Json): GatewayParts => ({ servers: { raw: { url: raw.url } }, gateway })
   const gateway = await Gateway.start(parts({}))

@@ -27,7 +27,7 @@ test('keys outlive a reload that makes their server anew and changes their polic
   assert.equal(await server.count('write'), count + 1)
 })
 
-test('replies that only look like a refusal keep the key: the write runs once, and all are told that it may have run', async () => {
+test('replies that only look like a refusal keep the key: the write runs once, and every caller hears that it may have run', async () => {
   const gateway = await Gateway.start({
     servers: { flaky: { url: server.url } },
     policies: { defaults: { breaker: false, retry: false } },

@@ -205,7 +205,7 @@ function assertEqual(real: ReadonlyMap<unknown, unknown>, modelled: ReadonlyMap<
 
 const inOrder = (values: readonly unknown[]) => new Map(values.entries())
 
-test('where time decides nothing, 2000 calls end in a simulation exactly as through a live gateway', async (t) => {
+test('without influence of time, 2000 calls end in a simulation exactly as through a live gateway', async (t) => {
   const real = await live(whereTimeDecidesNothing)
   // Policies' random draws, such as waits before retries, have no effect here: a live gateway has another seed each
   // time.
@@ -304,7 +304,7 @@ function asLong({ times, decisions }: LiveRun): Traffic {
  */
 const mostOf = (tool: (typeof hurried)[number]): number => (tool === 'steady' ? 0 : 0.25)
 
-test('where time decides, calls that come at the same times end alike but for a few that come when a limit changes', async (t) => {
+test('with influence of time, calls at the same times end alike, except a few close to a limit', async (t) => {
   const real = await live(whereTimeDecides)
   const modelled = await simulated(asLong(real), 1, real.times)
   const { calls } = whereTimeDecides

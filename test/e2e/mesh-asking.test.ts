@@ -89,7 +89,7 @@ for (const [where, url, name] of [
     for (const { result } of await Promise.all(talks)) assert.match(JSON.stringify(result), /Ada/)
   })
 
-  test(`when the agent has answered on ${where}, they do`, async () => {
+  test(`once the agent has answered on ${where}, timeout and deadline go on`, async () => {
     const client = await RawClient.open(url(), { capabilities: elicitation })
     const { error } = await converse(client, name('ask_and_hang'))
     assert.match(String((error as { data: Json }).data.reason), /^(attempt_timeout|deadline_exceeded)$/)
@@ -119,7 +119,7 @@ for (const [where, url, name] of [
     }
   })
 
-  test(`a question for a task and its answer name the task as who reads them knows it, on ${where}`, async () => {
+  test(`a question for a task and its answer name the task by the reader's id, on ${where}`, async () => {
     const client = await RawClient.open(url(), { capabilities: elicitation })
     const params = { name: name('ask_for_task'), arguments: {} }
     const reader = await client.stream({ jsonrpc: '2.0', id: 't', method: 'tools/call', params })

@@ -54,7 +54,7 @@ for (const status of [400, 401, 403, 404, 409, 413, 422])
     assert.deepEqual(await gateway.sums('breakwater_policy_events_total', 'type', 'type="ejection"'), {})
   })
 
-test('a server that fails is stopped as before', async () => {
+test('a failing server still opens its breaker', async () => {
   await behave({ failing: 1, status: 500 })
   const caller = await open('one')
   const reasons: unknown[] = []
@@ -62,7 +62,7 @@ test('a server that fails is stopped as before', async () => {
   assert.deepEqual(reasons, [...new Array<string>(5).fill('upstream_status'), 'breaker_open'])
 })
 
-test('what a server does to arguments that break its schema does not stop those that fit', async () => {
+test('failures of arguments that break the schema do not stop calls with valid arguments', async () => {
   await behave({ failing: 1, status: 500 })
   const caller = await open('one')
   // Schemas are compiled beside the calls.
@@ -74,7 +74,7 @@ test('what a server does to arguments that break its schema does not stop those 
   assert.equal(await (await open('one')).say('typed', { n: 1 }), '{"n":1}')
 })
 
-test('callers who wait for 300 ms to 2 s do not keep a slow tool from one who is patient', async () => {
+test('callers with deadlines of 300 ms to 2 s do not keep a patient caller from a slow tool', async () => {
   await behave({ delayMs: 3_000 })
   for (const name of ['one', 'pair']) {
     // Handshakes happen first, so they do not count as waiting.

@@ -111,7 +111,7 @@ test('a call without a deadline reaches the server byte by byte', async () => {
   }
 })
 
-test('the deadline of a header reaches the server in _meta, reduced by what has passed', async () => {
+test('the deadline of a header reaches the server in _meta, reduced by the time passed', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   await client.post(textOf('quick'), { [HEADER]: '5000' })
   assertReduced(told(lastCall()), 5_000)

@@ -112,7 +112,7 @@ for (const [era, call] of eras) {
     }
   })
 
-  test(`${era}: to other arguments nothing is known, and the prepared answer is the last way`, async () => {
+  test(`${era}: other arguments have no last answer, and get the prepared answer`, async () => {
     for (const result of await call('first', 'typed', { for: era, other: true })) {
       assert.equal(
         flagged(result, 'fallback', /^a prepared answer, because first\/typed failed: /),
@@ -122,12 +122,12 @@ for (const [era, call] of eras) {
     }
   })
 
-  test(`${era}: words that the operator has written answer for a write`, async () => {
+  test(`${era}: the operator's text answers for a write`, async () => {
     for (const result of await call('first', 'write'))
       assert.equal(flagged(result, 'fallback', /^a prepared answer/), 'Come back tomorrow.')
   })
 
-  test(`${era}: without a notice the flag alone says it`, async () => {
+  test(`${era}: without a notice only the flag marks the answer`, async () => {
     for (const { content, _meta } of await call('quiet', 'write')) {
       assert.equal(_meta?.[PARTIAL]?.source, 'fallback')
       assert.deepEqual(content, [{ type: 'text', text: 'Come back tomorrow.' }])

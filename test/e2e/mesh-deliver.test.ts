@@ -72,7 +72,7 @@ test('a client of the modern era gets it, too', async () => {
   assert.equal(_meta[ERROR]?.reason, 'attempt_timeout')
 })
 
-test('what a policy rejects says who did, and when to come again', async () => {
+test('a rejection names the policy and the time to retry', async () => {
   assert.equal((await gateway.post('/admin/breakers/gentle/read', { action: 'open' })).status, 200)
   const result = await (await connect(gateway.mcp('gentle'))).callTool({ name: 'read', arguments: {} })
   assert.match(textOf(result), /breaker open for gentle\/read .*The call was not sent\. Try again later\.$/)
@@ -80,7 +80,7 @@ test('what a policy rejects says who did, and when to come again', async () => {
   assert.deepEqual([by, reason, sent], ['breaker', 'breaker_open', false])
 })
 
-test('where nobody asked for it, failures are errors of the protocol', async () => {
+test('by default, failures are protocol errors', async () => {
   const client = await connect(gateway.mcp('plain'))
   const failed = await client.callTool({ name: 'read', arguments: {} }).catch((error: unknown) => error)
   assert.ok(failed instanceof McpError)

@@ -42,7 +42,7 @@ async function assertMoved(name: string, labels = ''): Promise<void> {
 
 const reason = ({ error }: Json) => (error as { data: Json } | undefined)?.data.reason
 
-test('calls that went well have results and durations', async () => {
+test('successful calls have results and durations', async () => {
   await client.say('read')
   await assertMoved('tool_calls_total', 'result="returned"')
   await assertMoved('tool_call_duration_seconds_count', 'tool="read"')
@@ -57,7 +57,7 @@ test("the server's own error is the caller's", async () => {
   await assertMoved('tool_calls_total', 'result="caller_error"')
 })
 
-test('arguments that do not fit, and results that do not fit', async () => {
+test('arguments and results that break their schema are counted', async () => {
   // Schemas are compiled beside the calls, so the first calls may pass unchecked.
   await until('arguments are checked', async () => {
     await client.call('typed', { n: 'one' })

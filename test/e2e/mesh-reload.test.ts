@@ -56,7 +56,7 @@ async function open(): Promise<void> {
   await server.behave({ read: {} })
 }
 
-test('a reload that changes something else leaves a breaker open, since when it was', async () => {
+test('a reload of other settings leaves a breaker open, with its time of opening', async () => {
   await open()
   const opened = await breaker()
   assert.deepEqual([opened?.state, opened?.dimension], ['open', 'consecutive'])
@@ -71,7 +71,7 @@ test('a reload that changes something else leaves a breaker open, since when it 
   assert.equal(await server.count('read'), count)
 })
 
-test('a reload that changes the settings of the breaker begins it anew', async () => {
+test("a reload that changes a breaker's settings resets it", async () => {
   await reload({ breaker: { ...steady, consecutive: 3 } })
   assert.equal(await reason(), undefined)
   const now = await breaker()
@@ -80,7 +80,7 @@ test('a reload that changes the settings of the breaker begins it anew', async (
   await open()
 })
 
-test('a breaker that an operator has opened stays so, too', async () => {
+test('a breaker opened by an operator stays open across a reload too', async () => {
   await gateway.post('/admin/breakers/flaky/read', { action: 'reset' })
   assert.equal(await reason(), undefined)
   await gateway.post('/admin/breakers/flaky/read', { action: 'open' })
@@ -89,7 +89,7 @@ test('a breaker that an operator has opened stays so, too', async () => {
   assert.equal((await breaker())?.manual, true)
 })
 
-test('what belongs to a server that is gone is not shown', async () => {
+test('the control plane hides breakers of removed servers', async () => {
   const more = { other: { url: server.url } }
   await reload({ more })
   await gateway.waitFor('up', 'other')
@@ -106,7 +106,7 @@ test('what belongs to a server that is gone is not shown', async () => {
   assert.ok(!(await servers())?.includes('other'))
 })
 
-test('an override whose tool nobody has is a warning in the log, once it is known what there is', async () => {
+test('an override for an unknown tool is a warning in the log, once the tools are known', async () => {
   const policies = { overrides: [{ match: { tool: 'raed' }, attemptTimeout: { timeout: 1_000 } }] }
   await writeFile(gateway.file, configText({ ...parts(), policies }))
   assert.equal((await gateway.post('/admin/reload')).status, 200)

@@ -103,7 +103,7 @@ test('a client of the modern era has its id back as well', async () => {
   assert.equal(new Set(ids).size, 2)
 })
 
-test('who comes with a second try of their own is not tried a third time', async () => {
+test("an agent's own second try is not retried a third time", async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   const before = server.of('tools/call').length
   failures.push('503')
@@ -113,7 +113,7 @@ test('who comes with a second try of their own is not tried a third time', async
   failures.length = 0
 })
 
-test('a write goes out once, whatever comes back', async () => {
+test('a write goes out once, whatever the reply', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   for (const failure of ['reset', '503', 'rpc'] as const) {
     const before = server.of('tools/call').length

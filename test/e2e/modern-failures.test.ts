@@ -78,7 +78,7 @@ test('a server that dies in mid-stream ends the stream with an error for the cal
   assert.doesNotMatch(text, /^id:/m)
 })
 
-test('a legacy server that asks for ever gets ten rounds of a modern client', async () => {
+test('a legacy server that asks without end gets ten rounds of a modern client', async () => {
   const answers: Json[] = []
   let say: (message: Json) => void = () => undefined
   let callId: unknown

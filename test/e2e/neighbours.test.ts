@@ -58,7 +58,7 @@ const scenes: readonly Scene[] = [
 describe('broken connections', { concurrency: 4 }, () => {
   for (const { title, agents: agentsOf } of scenes)
     for (const era of eras)
-      test(`of ${title} a broken connection hurts one (two replicas, server of the ${era} era)`, async () => {
+      test(`a broken connection hurts one of ${title} (two replicas, server of the ${era} era)`, async () => {
         const { server, gateway } = await stage(era)
         const agents = await agentsOf(gateway)
         await Promise.all(agents.map((agent, nth) => agent.call('write', { token: `first-${nth}` })))

@@ -14,7 +14,7 @@ const CHANGED = 'notifications/roots/list_changed'
 /** Notifications of one session under way at a time. */
 const OF_ONE = 2
 
-test('no call and no notification waits because a server is slow to take those of another agent', async () => {
+test("no call or notification waits for another agent's slow notifications", async () => {
   // The server never acknowledges a notification.
   const server = await RawServer.start(({ message }) => message.method === CHANGED, ['echo'])
   const gateway = await Gateway.start({ servers: { raw: { url: server.url, trusted: true } } })
@@ -36,7 +36,7 @@ test('no call and no notification waits because a server is slow to take those o
   assert.equal(server.of(CHANGED).length, OF_ONE + 1)
 })
 
-test('notifications that a server has not taken are counted, by why', async () => {
+test('undelivered notifications are counted by reason', async () => {
   let answer: (response: ServerResponse) => unknown = (response) => response.writeHead(503).end()
   const server = await RawServer.start(
     ({ message }, response) => message.method === CHANGED && Boolean(answer(response)),

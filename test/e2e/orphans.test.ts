@@ -83,7 +83,7 @@ test('a supervisor that was killed is replaced, and the next one knows of all se
   await allGone([...members, ...next])
 })
 
-test('what a server leaves behind outside of its group ends with it, while the gateway goes on', async () => {
+test("processes outside a server's group end with the server, while the gateway goes on", async () => {
   const { gateway, members, supervisors, client } = await withFamily()
   await gateway.reconfigure({ servers: { local: stdioToolbox() } })
   await allGone(members)
@@ -91,7 +91,7 @@ test('what a server leaves behind outside of its group ends with it, while the g
   assert.ok(await client.say('local__pid'))
 })
 
-test('what a server leaves behind that crashes is ended then, while the gateway goes on', async () => {
+test('processes left by a crashed server are ended, while the gateway goes on', async () => {
   const { pids, members, client, supervisors } = await withFamily()
   // One process can be found only while its parent lives: the supervisor has to scan all processes first.
   const [supervisor] = supervisors

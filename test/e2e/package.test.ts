@@ -62,7 +62,7 @@ test('the package that npm packs is built first, and its command can be run', as
   )
 })
 
-test('what it reads of its own is in it, and what only a checkout needs is not', async () => {
+test('the package has the files the program reads, and no files only a checkout needs', async () => {
   assert.match((await run(command, ['scenario', 'list'], { cwd: home })).stdout, /^retry-storm /m)
   const { stdout } = await run(command, ['validate', join(packed, 'config', 'reference.yaml')], {
     cwd: home,
@@ -73,7 +73,7 @@ test('what it reads of its own is in it, and what only a checkout needs is not',
   assert.deepEqual(names, ['CHANGELOG.md', 'LICENSE', 'README.md', 'config', 'dist', 'docs', 'package.json'])
 })
 
-test('init and start in that folder make a gateway that listens', async () => {
+test("init and start in the user's folder make a gateway that listens", async () => {
   await run(command, ['init'], { cwd: home })
   const args = [join(packed, 'dist', 'main.js'), 'start', '--port', '0']
   // The server would come from a registry; tests do without.

@@ -231,7 +231,7 @@ test('headers of one connection stay on it, in both directions', async () => {
     assert.ok(!head.includes(name), name)
 })
 
-test('paths lie below the folder of the URL', async () => {
+test('paths are relative to the folder of the URL', async () => {
   await ask('open/files/a%20b;v=1?x=%2F..%2F&y')
   assert.ok(server.seen.some(({ url }) => url === '/base/files/a%20b;v=1?x=%2F..%2F&y'))
   for (const path of ['100%25.txt', '..a/b..', 'a...b', '%7Euser', '.well-known/x'])
@@ -239,7 +239,7 @@ test('paths lie below the folder of the URL', async () => {
   assert.equal((await get('/proxy/open')).status, 200)
 })
 
-test('no path leads out of it, however it is written', async () => {
+test('no path leads out of the folder, however it is written', async () => {
   const before = server.seen.filter(({ verb }) => verb === 'GET').length
   const paths = [
     '../admin',
@@ -333,7 +333,7 @@ test('certificates are checked as the entry says', async () => {
   assert.deepEqual([code, sent], ['BW_UPSTREAM_UNAVAILABLE', false])
 })
 
-test('a body that is too large is refused, told beforehand or not, and no more of it is read', async () => {
+test('a too large body is refused, with or without a length header, and its rest is not read', async () => {
   const told = await raw(
     `POST /proxy/open/told HTTP/1.1\r\nhost: ${host()}\r\ncontent-length: ${MAX_BODY + 1}\r\n\r\n`,
   )
@@ -350,7 +350,7 @@ test('a body that is too large is refused, told beforehand or not, and no more o
   assert.ok(!server.seen.some(({ url }) => /(told|growing)$/.test(url)))
 })
 
-test('a reply that is too large is an error, or cut off where it was begun', async () => {
+test('a too large reply becomes an error, or is cut off after its head', async () => {
   const told = await ask('open/big')
   assert.equal(told.status, 502)
   assert.deepEqual((await errorOf(told)).code, 'BW_REPLY_TOO_LARGE')
@@ -372,7 +372,7 @@ test('text passes as the bytes that it is, with its type', async () => {
   assert.equal(seen.headers['content-length'], '5')
 })
 
-test('nothing is sent twice, whatever came of it', async () => {
+test('no request is sent twice, whatever its outcome', async () => {
   for (const [name, peer, status, code] of [
     ['resetting', resetting, 502, 'BW_UPSTREAM_DISCONNECTED'],
     ['strange', strange, 502, 'BW_UPSTREAM_DISCONNECTED'],
@@ -422,7 +422,7 @@ test('the deadline ends an exchange, begun or not', async () => {
   await until('the servers are let go', () => trickling.sockets.size === 0)
 })
 
-test('who gives up frees the place, and the server; who finds none is told so', async () => {
+test('a client that gives up frees its slot and the server; a client without a slot gets an error', async () => {
   const stop = new AbortController()
   const before = silent.requests.length
   const waiting = Array.from({ length: 4 }, () =>
@@ -468,7 +468,7 @@ test('pages of other sites reach nothing of the data plane, even where a browser
   assert.equal((await get('/proxy/open/x', ...page)).status, 200)
 })
 
-test('errors hold no secret, and nothing of it is a defect', () => {
+test('errors hold no secret, and none is an internal error', () => {
   const said = gateway.program.lines.join('\n')
   assert.doesNotMatch(said, /a bug in Breakwater|defect of the gateway/)
   assert.doesNotMatch(said, /user:word|configured/)

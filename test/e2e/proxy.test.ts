@@ -65,7 +65,7 @@ test('plain HTTP passes to a server that allows it, without the agent’s creden
     assert.equal(seen.headers[name], undefined, name)
 })
 
-test('servers that do not allow it, or cannot, are not there', async () => {
+test('the proxy answers 404 for servers without plain HTTP', async () => {
   for (const name of ['closed', 'local', 'nobody'])
     assert.equal((await ask(`/proxy/${name}/x`)).status, 404, name)
 })
@@ -85,7 +85,7 @@ test('no path leads to another server', async () => {
   assert.equal(other.seen.length, before)
 })
 
-test('pages and names of other hosts do not reach it', async () => {
+test('pages and names of other hosts do not reach the proxy', async () => {
   assert.equal((await ask('/proxy/open/x', { origin: 'https://evil.example' })).status, 403)
   assert.equal((await ask('/proxy/open/x', { host: 'evil.example' })).status, 403)
 })

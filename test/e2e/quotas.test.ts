@@ -32,7 +32,7 @@ const initializeRequest = {
 
 const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
 
-test('who hoards sessions loses the longest idle ones to others at the same address', async () => {
+test('a client that hoards sessions loses the longest idle ones to others at the same address', async () => {
   const gateway = await before(stdioToolbox(), { sessions: { max: 20 } })
   const greedy = await RawClient.open(gateway.mcp('box'), bearer('greedy'))
   await greedy.request('ping')
@@ -54,9 +54,9 @@ test('who hoards sessions loses the longest idle ones to others at the same addr
   assert.equal(await gateway.metric('breakwater_sessions'), 10)
 })
 
-test('who says very much of itself in many sessions keeps nobody out', async () => {
+test('a client with large descriptions in many sessions keeps nobody out', async () => {
   const MIB = 1024 ** 2
-  // A fifth of the memory is for this; one address may have half.
+  // Handshakes may keep a fifth of the memory, half of it from one address.
   const gateway = await before(stdioToolbox(), { limits: { memory: '64MiB' } })
   const long = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`k${n}`, 'x'.repeat(60)]))
   const params = { ...initializeRequest.params, capabilities: { experimental: long } }
@@ -76,7 +76,7 @@ test('who says very much of itself in many sessions keeps nobody out', async () 
   assert.ok(bytes > 3 * MIB && bytes <= 6.5 * MIB, `${bytes} bytes`)
 })
 
-test('who listens under many names is told what there is too much of, and others take its place', async () => {
+test('a client that listens under many names hears which limit it met, and others take its place', async () => {
   // Three of 1,024 kinds of clients, and of 1,000 subscriptions.
   const gateway = await before(stdioToolbox(), { sessions: { max: 1_000 }, limits: { perClient: 0.003 } })
   const kinds = Array.from(
@@ -98,7 +98,7 @@ test('who listens under many names is told what there is too much of, and others
   for (const reader of listening) reader.drop()
 })
 
-test('who begins many sessions with a process each is refused, and the server goes on', async () => {
+test('a client that begins many sessions with a process each is refused, and the server goes on', async () => {
   const gateway = await before(stdioToolbox({ sharing: 'per_session', processes: { max: 4, perClient: 2 } }))
   const clients = await Promise.all(Array.from({ length: 6 }, () => RawClient.open(gateway.mcp('box'))))
   const errors = clients.filter(({ welcome }) => 'error' in welcome)
@@ -309,7 +309,7 @@ test('a session that calls in a loop is refused at the door, others are not, and
   for (let n = 0; n < 50; n++) assert.equal(await isLimited(), false)
 })
 
-test('who loops over rejections gets them later and later, and all else at once', async () => {
+test('a client that loops over rejections gets them later and later, and everything else at once', async () => {
   const policies = { overrides: [{ match: { tool: 'fail' }, rateLimit: { rate: RATE, burst: 1 } }] }
   const gateway = await before(stdioToolbox(), {}, { policies })
   const [client, other] = [await RawClient.open(gateway.mcp('box')), await RawClient.open(gateway.mcp('box'))]

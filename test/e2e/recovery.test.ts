@@ -51,7 +51,7 @@ test('old sessions go on with a server that was started anew and forgot them', a
   assert.ok(((await gateway.metric('breakwater_session_recoveries_total', 'server="remote"')) ?? 0) >= 2)
 })
 
-test('a server that may not be opened again in secret gives the client a 404', async () => {
+test('the client gets a 404 when the gateway may not reopen a lost session silently', async () => {
   const one = await RawClient.open(gateway.mcp('strict'))
   await one.say('session')
   await remote.program.kill()

@@ -42,7 +42,7 @@ async function configure(entries: Entries): Promise<void> {
   await until('the config is in force', async () => (await hash()) !== before)
 }
 
-test('calls that take longer than the drain finish over edits of their server, and its old process ends then', async () => {
+test('calls longer than the drain finish across edits of their server, and then its old process ends', async () => {
   const clients = await Promise.all(['local', 'remote'].map((name) => RawClient.open(gateway.mcp(name))))
   const pid = Number(await clients[0]?.say('pid'))
   const calls = clients.flatMap((client) =>
@@ -56,7 +56,7 @@ test('calls that take longer than the drain finish over edits of their server, a
   await until('the old process is gone', () => !isAlive(pid))
 })
 
-test('what does not touch its connection restarts no process and no session, and is in force at once', async () => {
+test("settings outside a server's connection apply at once, without restarting a process or session", async () => {
   await configure({})
   await gateway.waitFor('up', 'local', 'remote')
   const all = await RawClient.open(gateway.mcp())

@@ -120,7 +120,7 @@ for (const { what, script } of [
   { what: 'a program writes', script: 'exec "$0" "$1" start --config <(sleep 0.2; cat "$2")' },
   { what: 'standard input brings', script: 'exec "$0" "$1" start --config /dev/stdin < <(cat "$2")' },
 ])
-  test(`a config that ${what} is read at the start, and a reload says that there is no more of it`, async () => {
+  test(`a config that ${what} is read at the start, and a reload reports that nothing more comes from it`, async () => {
     const file = join(await newFolder(), 'gateway.yaml')
     await writeFile(file, configText(parts))
     const program = new Program(['-e', inBash, `echo $$; ${script}`, process.execPath, main, file])

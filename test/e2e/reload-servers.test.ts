@@ -45,7 +45,7 @@ test('a server that is added appears with its tools, and sessions are told', asy
   assert.equal(await client.say('local__pid'), pid)
 })
 
-test('what is read of a process, and how many there may be, changes without its restart', async () => {
+test('the reading limit and the number of processes change without a restart', async () => {
   const pid = await client.say('local__pid')
   const text = 'x'.repeat(100_000)
   const changed = { maxReply: '64KiB', timeouts: { idle: '1m', connect: '1s' }, processes: { max: 3 } }

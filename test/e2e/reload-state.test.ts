@@ -90,7 +90,7 @@ test('a good replica that moves to the place of a bad one keeps its share, and i
   assert.ok(toGood > 20 && toFresh > 20, `${toGood} and ${toFresh} of 300 calls`)
 })
 
-test('a bad replica that moves to another place is known to be bad there', async () => {
+test('a bad replica keeps its bad record at another place in the list', async () => {
   const [bad, good] = servers
   await bad.behave({ read: { failing: 1 } })
   await configure([bad.url, good.url], steady, { 'x-key': 'still bad' })
@@ -121,7 +121,7 @@ test('a server that is removed and added again goes on where it was, and another
   assert.deepEqual(new Set(await calls(20)), new Set(['breaker_open']))
 })
 
-test('what an operator holds open stays so when its settings or its URL change, until it is closed', async () => {
+test('a breaker held open by an operator stays open across changes of settings or URL, until closed', async () => {
   const [server, other] = servers
   await configure([other.url])
   await calls(10)
@@ -139,7 +139,7 @@ test('what an operator holds open stays so when its settings or its URL change, 
   assert.deepEqual(await calls(10), [])
 })
 
-test('a call that waited under an older config takes the place of no breaker', async () => {
+test('a call that waited under an older config replaces no breaker', async () => {
   const held: ServerResponse[] = []
   const server = await RawServer.start(
     ({ message: { method, params } }, response) => {

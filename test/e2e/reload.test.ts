@@ -69,7 +69,7 @@ for (const [index, [way, change]] of ways.entries()) {
   })
 }
 
-test('a bad config changes nothing, is reported with its lines, and leaves when it is mended', async () => {
+test('a bad config changes nothing, and is reported with its lines until repaired', async () => {
   const pid = await client.say('local__pid')
   const good = await timeoutInForce()
   await writeFile(gateway.file, 'mcpServers:\n  local:\n    comand: node\npolicies:\n  defaults: 7\n')

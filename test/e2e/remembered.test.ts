@@ -79,7 +79,7 @@ test('agents that only listen hear of their resource after a shared process of t
   await until('both agents hear of the resource again', touched(heard()))
 })
 
-test('a process of one agent that was killed is started again for its subscriptions, and told of these', async () => {
+test("an agent's killed process restarts for its subscriptions, and gets them again", async () => {
   const { gateway, call } = await subscriber({ ...entry, sharing: 'per_session' })
   const started = () => gateway.log.filter(({ stderr }) => stderr === 'started').length
   const before = started()

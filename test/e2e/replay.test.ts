@@ -25,7 +25,7 @@ function assertWithin({ estimate, low, high }: Interval, value: number, what: st
   assert.ok(isWithin, `${what}: ${value} is not within ${from} to ${to}`)
 }
 
-test('a recording of live traffic, played again, is what it was; and under other policies what a live run is', async () => {
+test('a replay reproduces a recording of live traffic, and under other policies matches a live run', async () => {
   // Both run at the same time in one process, so stalls of the machine hit both.
   const [recording, other] = await Promise.all([recordLive(retrying, RUN_MS, 1), recordLive(once, RUN_MS, 1)])
   const { recorded, replayed, difference } = await compareReplays(recording, [retrying, once])

@@ -19,7 +19,7 @@ const WATCHED_MS = 5_000
 // Concurrent, because the tests mostly wait and share no state.
 describe('replicas that return', { concurrency: 2 }, () => {
   for (const era of ['legacy', 'modern'] as const)
-    test(`calls of ${AGENTS} agents spread again over replicas that were all gone (${era} era)`, async (t) => {
+    test(`calls of ${AGENTS} agents spread again over all replicas after a total outage (${era} era)`, async (t) => {
       const servers = await Promise.all(Array.from({ length: REPLICAS }, () => CountingServer.start(era)))
       const urls = servers.flatMap(({ urls }) => urls)
       const gateway = await Gateway.start({ servers: { three: { urls, era, trusted: true } } })

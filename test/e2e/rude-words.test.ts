@@ -106,7 +106,7 @@ for (const terminal of [false, true]) {
   })
 }
 
-test('what has such a name is not listed, is counted and named to operators, and nobody can use it', async () => {
+test('entries with rude names are not listed, are counted and shown to operators, and cannot be used', async () => {
   const servers = await rudeServers()
   const gateway = await Gateway.start({ servers })
   await gateway.waitFor('up', 'local', 'remote')
@@ -175,7 +175,7 @@ test('what has such a name is not listed, is counted and named to operators, and
   assert.equal(told.length, expected)
 })
 
-test('the limits of names hold for what an agent sees: with the name of their server before it, and without', async () => {
+test("name limits apply to names as agents see them, with and without the server's prefix", async () => {
   const fits = 't'.repeat(128 - 'edge__'.length)
   const bare = 't'.repeat(128)
   const names = ['', 'plain', fits, `${fits}t`, bare]

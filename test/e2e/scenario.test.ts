@@ -90,7 +90,7 @@ after(async () => {
 
 // Concurrent, because the tests mostly wait and share no state.
 describe('runs of scenarios', { concurrency: 4 }, () => {
-  test('the calls of others decide what the gateway knows of them, and nothing of it stays', async () => {
+  test('a scenario without traffic judges counts of the calls of others, and leaves nothing behind', async () => {
     const { control, client } = await startGateway()
     const program = run(control, 'upstream-503', '--duration', '2s', '--server', 'tool*', '--no-traffic')
     await traffic(client, program)
@@ -155,7 +155,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     assert.equal((await other.admin<{ open: number }>('/admin/sessions')).body.open, 0)
   })
 
-  test('a gateway that goes during a run is told, in the report as well', async (t) => {
+  test('a run reports a gateway that ends meanwhile, in the report file as well', async (t) => {
     const { control, data, program: gateway } = await startCatalogue(t)
     const file = join(await newFolder(), 'report.xml')
     const program = run(control, 'dependency-down', '--data', data, '--junit', file)
@@ -167,7 +167,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     assert.equal(suite?.attributes.errors, '1')
   })
 
-  test('without the policies that a scenario is about it fails, and says what was measured instead', async (t) => {
+  test('a scenario fails without its policies, and prints the measured values', async (t) => {
     const policies = { defaults: { breaker: false, retry: false, bulkhead: false } }
     const { control, data } = await startCatalogue(t, policies)
     const folder = await newFolder()
@@ -224,7 +224,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     )
   })
 
-  test('of all, those that these servers cannot show are left out; by name that is no result', async () => {
+  test('a run of all scenarios skips those its servers cannot show; such a scenario by name is invalid', async () => {
     const { control, data } = await startGateway({ enabled: true }, { toolbox: stdioToolbox() })
     const named = run(control, 'upstream-503', '--data', data, '--json')
     const { code } = await named.ended
@@ -242,7 +242,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     )
   })
 
-  test('what the gateway refuses is told, and is no success', async () => {
+  test('a run reports refusals of the gateway, and does not succeed', async () => {
     const { control } = await startGateway({ enabled: false })
     const refused = run(control, 'hang', '--no-traffic')
     assert.equal((await refused.ended).code, 2)

@@ -44,7 +44,7 @@ before(async () => {
 after(cleanUp)
 
 test(
-  'what can be shown over stdio passes at the servers and policies of the quickstart in all that is counted',
+  "scenarios for stdio servers pass at the quickstart's servers and policies in every count",
   { concurrency: 6 },
   async (t) => {
     const names = await scenarioNames()
@@ -82,7 +82,7 @@ test(
   },
 )
 
-test('nothing of it stays armed', async () => {
+test('no fault of the scenarios stays armed', async () => {
   const { faults } = (await gateway.admin<{ faults: unknown[] }>('/chaos/status')).body
   assert.deepEqual(faults, [])
 })

@@ -68,7 +68,7 @@ async function run(scenario: string, duration: string, server: string, ...more: 
 }
 
 test(
-  'every scenario that comes with the package passes in all that is counted',
+  'every scenario of the package passes in every count',
   { concurrency: 6 },
   async (t) => {
     assert.deepEqual(Object.keys(durations).sort(), names)
@@ -83,7 +83,7 @@ test(
           assert.ok(servers[name]!.calls().every(({ body }) => body.params?.name === 'look_up'))
         }),
       ),
-      t.test('but nothing is injected at a server whose calls fail already', async () => {
+      t.test('no scenario injects at a server whose calls fail already', async () => {
         const config = { type: 'conn.refused', rate: 1, match: { method: 'tools/call' } }
         const { body } = await gateway.post<{ faultId: string }>('/chaos/inject', { target: 'sick', config })
         const { code, said } = await run('dependency-slow', '1s', 'sick')
@@ -139,7 +139,7 @@ test('the same scenario hits the same calls when it runs again', async () => {
   for (const callKey of common) assert.equal(second.get(callKey), first.get(callKey), callKey)
 })
 
-test('without calls there is no verdict, and without a tool that may be called there are none', async () => {
+test('a run without calls has no verdict, and a server without a callable tool gets no calls', async () => {
   const idle = await run('upstream-503', '1s', 'again', '--no-traffic')
   assert.equal(idle.code, 2, idle.said)
   assert.match(idle.said, /INVALID: (no agent's call was hit|nothing was injected)/)
@@ -151,7 +151,7 @@ test('without calls there is no verdict, and without a tool that may be called t
   assert.match(nowhere.said, /no server matches nobody; there are /)
 })
 
-test('what a runner that was killed has injected is gone soon after, without anybody clearing it', async () => {
+test('faults of a killed runner end soon after, without a cleanup', async () => {
   const args = ['scenario', 'run', 'hang', '--no-traffic', '--server', 'again', '--control', gateway.control]
   const program = new Program([main, ...args], { env: { BREAKWATER_TOKEN: gateway.token } })
   await program.line('it is injected', (line) => (line.includes('injected hang') ? true : undefined))

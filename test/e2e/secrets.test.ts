@@ -69,7 +69,7 @@ after(async () => {
 })
 
 for (const route of ['recording', undefined]) {
-  test(`of an agent's headers only those that are configured reach a server (${route ?? 'among others'})`, async () => {
+  test(`only configured headers of an agent reach a server (${route ?? 'among others'})`, async () => {
     const client = await RawClient.open(gateway.mcp(route), { headers: agentHeaders })
     await client.call(route === undefined ? 'recording__accept' : 'accept')
     const seen = server.of('tools/call').at(-1)
@@ -118,7 +118,7 @@ test('the control plane demands its token', async () => {
   }
 })
 
-test('no secret shows in what the gateway says to operators, to agents and to its log', async () => {
+test("no secret shows in the gateway's texts for operators, agents and the log", async () => {
   const client = await RawClient.open(gateway.mcp(), { headers: agentHeaders })
   const tools = ['recording__refuse', 'dead__any', 'broken__any', 'local__nothing', 'basic__refuse']
   const said = [JSON.stringify(await Promise.all(tools.map((tool) => client.call(tool))))]

@@ -55,7 +55,7 @@ for (const [title, goAway] of [
   ],
   ['ends its session', (leaver: RawClient) => leaver.leave()],
 ] as const)
-  test(`after an agent ${title}, what the process says for it reaches nobody else`, async () => {
+  test(`after an agent ${title}, messages of the process for this agent reach nobody else`, async () => {
     const scene = await stage()
     const { leaver, bystander } = scene
     await hold(scene, 'mine')
@@ -98,7 +98,7 @@ test('a call that was given up and is never answered keeps questions from others
   assert.match(String(line?.msg), /while a call that .+ gave up may go on/)
 })
 
-test('the log and a metric tell that an open task holds back what the process asks', async () => {
+test("the log and a metric show that an open task holds back the process's questions", async () => {
   const { gateway, leaver: owner, bystander } = await stage()
   await owner.request('tools/call', { name: 'begin_task', arguments: {}, task: {} })
   assert.deepEqual(await overheard(bystander, [question('q1')]), [])

@@ -123,7 +123,7 @@ test('calls that outlast the drain get an error that says that they may have run
   await allGone(family)
 })
 
-test('calls of either era that hang, wait for their turn or pause between two tries are told that the gateway ends', async () => {
+test('calls of either era that hang, queue or wait for a retry hear that the gateway stops', async () => {
   const tools = ['hang', 'queue', 'fail']
   const server = await RawServer.start(({ message: { method, params } }, response) => {
     if (method !== 'tools/call') return false
@@ -179,7 +179,7 @@ test('a second SIGTERM ends the gateway at once, and its processes with it', asy
   assert.ok((await call) instanceof Error)
 })
 
-test('servers that will not end take one time of grace together, and the log names them meanwhile', async () => {
+test('stubborn servers share one grace period, and the log names them meanwhile', async () => {
   const deaf = await RawServer.start(
     ({ verb, message }, response) => {
       if (verb === 'DELETE') return true
@@ -221,7 +221,7 @@ test('servers that will not end take one time of grace together, and the log nam
   assert.ok(tookMs < 5_000, `they were ended one after the other: ${tookMs} ms`)
 })
 
-test('a collector that does not answer holds nobody up, however long its exporter would wait', async (t) => {
+test('a silent collector does not delay the shutdown, however long its exporter would wait', async (t) => {
   const receiver = await OtlpReceiver.start(t)
   receiver.behaviour = 'hangs'
   const remote = await HttpToolbox.start()

@@ -108,7 +108,7 @@ test('a call to a program that ends at once is told its last words, without what
 })
 
 test('a call to a program that hangs in its handshake is answered with the reason of the last start', async () => {
-  // More time than its last output needs on a busy machine.
+  // Long enough for its last output, even on a busy machine.
   const scene = await start(program('hang', 0, { timeouts: { start: '4s', discovery: '500ms' } }))
   await failsFast(
     scene,
@@ -132,7 +132,7 @@ test('calls to a program that crashes in a loop do not wait for its next start w
   })
 })
 
-test('an agent that comes right after a crash is welcome, and a program that worked starts again soon each time', async () => {
+test('an agent right after a crash gets a session, and a program that worked restarts soon each time', async () => {
   const { gateway, starts } = await start(program('worn', 1))
   const rounds = 4
   for (let round = 1; round <= rounds; round++) {

@@ -77,7 +77,7 @@ const slowCall = { jsonrpc: '2.0', id: 'slow', method: 'tools/call', params: { n
 const acceptJson = { accept: 'Application/JSON' }
 const acceptEvents = { accept: 'TEXT/Event-Stream;q=0.5' }
 
-test('a client that accepts JSON only gets its answers so, and the rest by its stream', async () => {
+test('a client that accepts only JSON gets JSON answers, and other messages by its stream', async () => {
   const client = await RawClient.open(gateway.mcp('slow'), { headers: acceptJson })
   const listening = await client.listen()
   const answering = client.post(slowCall, acceptJson)
@@ -95,7 +95,7 @@ test('a client that accepts JSON only gets its answers so, and the rest by its s
   assert.equal(ping.headers.get('content-type'), 'application/json')
 })
 
-test('a client that accepts events only gets its answers so, those of the gateway too', async () => {
+test("a client that accepts only events gets its answers as events, the gateway's own too", async () => {
   const client = await RawClient.open(gateway.mcp(), { headers: acceptEvents })
   const call = { ...slowCall, params: { name: 'local__echo', arguments: { text: 'x' } } }
   for (const body of [
@@ -161,7 +161,7 @@ test('a reply that is long in coming is a stream: the SDK reads it, and a client
   assert.equal(textOf(await called), 'late')
 })
 
-test('a client that comes back sooner than its server asks for need not wait for the rest', async () => {
+test('a client that reconnects sooner than asked need not wait for the rest of the pause', async () => {
   const client = await RawClient.open(gateway.mcp('slow'))
   const call = { ...slowCall, id: 'parted', params: { name: 'parted', arguments: {} } }
   const broken = await client.stream(call)
@@ -171,7 +171,7 @@ test('a client that comes back sooner than its server asks for need not wait for
   assert.equal((answer.result as { content: { text: string }[] }).content[0]?.text, 'rest')
 })
 
-test('a place that never was cannot be resumed', async () => {
+test('a client cannot resume from an invented event id', async () => {
   const client = await RawClient.open(gateway.mcp())
   for (const id of ['nonsense', '99-1', '-1-1']) assert.equal((await client.listen(id)).status, 400, id)
 })

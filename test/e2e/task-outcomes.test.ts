@@ -28,7 +28,7 @@ const share = (outcome: string, calls: string, source: string) =>
     `outcome="${outcome}",calls="${calls}",source="${source}"`,
   )
 
-test('of tasks that failed, those that met a failed call are told from those that did not', async () => {
+test('task outcomes separate failed tasks with a failed call from failed tasks without', async () => {
   const client = await connect(gateway.mcp('flaky'))
   async function run(intent: string): Promise<void> {
     for (const name of ['read', 'write'])
@@ -69,7 +69,7 @@ test('of tasks that failed, those that met a failed call are told from those tha
   assert.equal(await gateway.metric('breakwater_intents_open'), 0)
 })
 
-test('a task whose agent names none is that of its session', async () => {
+test("calls without a task name belong to the session's task", async () => {
   await server.behave({})
   const client = await connect(gateway.mcp('flaky'))
   await client.callTool({ name: 'read', arguments: {} })

@@ -91,7 +91,7 @@ test(
   },
 )
 
-test('what is watched is one page that is shown anew', onTerminal, async () => {
+test('a watch command redraws a single page', onTerminal, async () => {
   const gateway = await Gateway.start({ servers: { tools: stdioToolbox() } })
   await gateway.waitFor('up', 'tools')
   const args = [main, 'status', '--watch', '--every', '500ms', '--control', gateway.control]

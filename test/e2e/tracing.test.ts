@@ -129,7 +129,7 @@ test('one call with a fault and a retry is one trace, from the agent through the
   assert.equal(await gateway.metric('breakwater_fault_outcomes_total', 'fate="masked"'), 1)
 })
 
-test('what was sampled out sends nothing when it goes well, and all of it when it does not', async () => {
+test('an unsampled trace sends nothing on success, and everything on failure', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   await client.post(textOf('plain'))
   assert.match(String(metaOf(lastCall()).traceparent), /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/)
@@ -221,7 +221,7 @@ test('a server that is a process of the gateway is reached through a pipe', asyn
   assert.equal(clients[0]?.attributes['mcp.protocol.version'], '2025-11-25')
 })
 
-test('where spans go is fixed at boot: a reload says so, and they go on to where they went', async () => {
+test("the spans' endpoint is fixed at boot: a reload says so, and spans go to the old endpoint", async () => {
   const config = JSON.parse(await readFile(gateway.file, 'utf8')) as { telemetry: Json }
   const traces = { endpoint: 'http://127.0.0.1:1', sample: 1 }
   const telemetry = { ...config.telemetry, traces }
@@ -237,7 +237,7 @@ test('where spans go is fixed at boot: a reload says so, and they go on to where
   await spansOf('broken', 4)
 })
 
-test('an endpoint for spans asks for no metrics, and nothing of the conventions is counted unasked', async () => {
+test('an endpoint for spans enables no metrics, conventional metrics included', async () => {
   assert.deepEqual([...new Set(receiver.paths)], ['/v1/traces'])
   assert.equal(await gateway.metric('mcp_'), undefined)
 })

@@ -15,7 +15,7 @@ after(async () => {
 
 const WATCHED_MS = 3_000
 
-test('a server that wants its broken stream asked for again at once is not asked in a loop', async (t) => {
+test('the gateway does not loop when a server asks for an immediate retry of its broken stream', async (t) => {
   const server = await RawServer.start(
     ({ verb, message }, response) => {
       if (verb !== 'GET' && message.method !== 'tools/call') return false

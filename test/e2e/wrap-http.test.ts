@@ -69,7 +69,7 @@ test('faults of HTTP hit a wrapped endpoint, and the mesh around it tells them a
   assert.match(textOf(await client.callTool({ name: 'pid', arguments: {} })), /^\d+$/)
 })
 
-test('mcp-chaos calls it proxy http, and a plan of mcp-chaos-monkey about one service means it', async () => {
+test("the wrap command works as mcp-chaos's proxy http, and a single-service plan of mcp-chaos-monkey applies to it", async () => {
   const faults = [{ target: 'weather-api/echo', config: { type: 'timeout', hangMs: 20 } }]
   const { endpoint } = await wrap({ faults }, ['--strict'], ['proxy', 'http'])
   const client = await connect(endpoint)
@@ -77,7 +77,7 @@ test('mcp-chaos calls it proxy http, and a plan of mcp-chaos-monkey about one se
   assert.match(textOf(await client.callTool({ name: 'pid', arguments: {} })), /^\d+$/)
 })
 
-test('SIGTERM ends it with 0, and it says what its faults did', async () => {
+test('SIGTERM ends the wrap command with 0 and a report of its faults', async () => {
   const plan = [{ ...always, name: 'gone', type: 'rpc.error', match: { tool: 'echo' } }]
   const { program, endpoint } = await wrap(plan, ['--strict'])
   const client = await connect(endpoint)
@@ -87,7 +87,7 @@ test('SIGTERM ends it with 0, and it says what its faults did', async () => {
   assert.match(program.lines.join('\n'), /gone .*injected 1, masked 0, delayed 0, surfaced 1, escaped 0/)
 })
 
-test('it asks for an endpoint, and for a port that is one', async () => {
+test('the wrap command demands an endpoint and a valid port', async () => {
   for (const [args, why] of [
     [[], /--upstream is missing/],
     [['--upstream', 'http://127.0.0.1:1/mcp', '--port', '70000'], /--port must be/],

@@ -24,7 +24,7 @@ function start() {
   return { program, say }
 }
 
-test('when its input ends it exits with 0, and leaves no process behind', async () => {
+test('the wrap command exits with 0 at the end of its input, and leaves no process behind', async () => {
   const { program, say } = start()
   const initializeParams = {
     protocolVersion: '2025-11-25',
@@ -68,7 +68,7 @@ test('a client of the modern era is served without a session, and takes requests
   assert.ok(!program.lines.some((line) => line.includes('"id":2,')))
 })
 
-test('of a client that does not read it takes no more than there is room for, and SIGTERM ends it all the same', async () => {
+test('the wrap command stops reading when its client does not read, and SIGTERM still ends it', async () => {
   const { program, say } = start()
   const { stdin, stdout } = program.child as ChildProcessWithoutNullStreams
   const clientInfo = { name: 'x', version: '1' }
@@ -99,7 +99,7 @@ test('of a client that does not read it takes no more than there is room for, an
   stdout.resume()
 })
 
-test('in production no plan is armed, and it says so', async () => {
+test('in production the wrap command arms no plan, and says so', async () => {
   const file = join(await newFolder(), 'plan.yaml')
   await writeFile(file, '[{ name: gone, type: rpc.error, rate: 1, ttl: 5m }]')
   const args = [main, 'stdio', '--plan', file, '--', process.execPath, stdioScript]

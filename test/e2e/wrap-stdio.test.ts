@@ -63,7 +63,7 @@ const always = { rate: 1, ttl: '5m', allowWrites: true }
 afterEach(() => Promise.all(open.splice(0).map(({ client }) => client.close())))
 after(cleanUp)
 
-test('mcp-chaos calls it proxy stdio, and its plan is armed', async () => {
+test("the wrap command works as mcp-chaos's proxy stdio, with an armed plan", async () => {
   const plan = { seed: 1, faults: [{ type: 'error_injection', rate: 1, tools: ['echo'] }] }
   const { client } = await wrap(everything, plan, ['--strict'], ['proxy', 'stdio'])
   await assert.rejects(call(client, 'echo', { message: 'hi' }))
@@ -96,7 +96,7 @@ test('a wrapped server works as before: its tools, its progress, and what it ask
   assert.match(textOf(await call(client, 'trigger-sampling-request', { prompt: 'hi' })), /sampled/)
 })
 
-test('what a server says outside of calls arrives, and its environment is that of the client', async () => {
+test("messages outside calls arrive, and the server has the client's environment", async () => {
   const { client } = await wrap(stdioScript)
   let changes = 0
   client.fallbackNotificationHandler = async ({ method }) => {
@@ -116,7 +116,7 @@ test('calls run side by side, and a long text passes', async () => {
   assert.equal(textOf(await call(client, 'huge', { bytes: 1_000_000 })).length, 1_000_000)
 })
 
-test('a fault of the plan reaches the client as it is, and only where it is aimed', async () => {
+test('a fault of the plan reaches the client unchanged, and only its targets', async () => {
   const fault = { ...always, name: 'gone', type: 'rpc.error', code: -32050, message: 'injected' }
   const { client, said } = await wrap(stdioScript, {
     seed: 1,
@@ -130,7 +130,7 @@ test('a fault of the plan reaches the client as it is, and only where it is aime
   )
 })
 
-test('latency is really waited for', async () => {
+test('injected latency really delays a call', async () => {
   const distribution = { kind: 'fixed', delay: '400ms' }
   const { client } = await wrap(stdioScript, [
     { ...always, name: 'slow', type: 'conn.latency', distribution },
@@ -178,7 +178,7 @@ test('a crash is an error of the calls that it hits; those after it find a new p
   assert.notEqual(pid, before)
 })
 
-test('SIGTERM ends it with 0 while its input is open and a call hangs', async () => {
+test('SIGTERM ends the wrap command with 0 while its input is open and a call hangs', async () => {
   const hold = { ...always, name: 'hang', type: 'conn.half_open', hold: '5m', match: { tool: 'echo' } }
   const { client, pid } = await wrap(stdioScript, [hold])
   const hanging = assert.rejects(call(client, 'echo', { text: 'hi' }))

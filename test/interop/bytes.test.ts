@@ -94,7 +94,7 @@ test("a modern server's tools and results reach a modern client byte by byte", a
   assert.ok(call.text.includes(odd), call.text)
 })
 
-test('what a modern client says reaches a modern server with all that nobody knows', async () => {
+test("a modern client's messages reach a modern server with all unknown fields", async () => {
   const params = { name: 'echo', arguments: { deep: [{ x: null }] }, 'x-params': 1, _meta: { 'x/meta': [1] } }
   await postModern(gateway.mcp('modern'), 'tools/call', params)
   const came = JSON.parse(String(modern.requests.at(-1)?.body)) as { params: Json & { _meta: Json } }

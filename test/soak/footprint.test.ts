@@ -51,7 +51,7 @@ async function grownBy(keeps: boolean): Promise<number> {
   }
 }
 
-test('functions that are made and kept show in a heap without machine code, and those that are not do not', async () => {
+test('kept functions show in the heap without machine code, and dropped functions do not', async () => {
   const [kept, dropped] = await Promise.all([grownBy(true), grownBy(false)])
   assert.ok(kept > 200, `${kept} bytes for each that is kept`)
   assert.ok(dropped < 50, `${dropped} bytes for each that is not`)

@@ -19,7 +19,7 @@ function settled(sendings: readonly Sending[], ran: readonly string[], logged: R
   return { unaccounted, writesTwice }
 }
 
-test('what agents, servers and the gateway say alike is accounted for', () => {
+test('calls are accounted for when agents, servers and the gateway agree', () => {
   const sendings: Sending[] = [
     { ...write, told: 'answered' },
     { id: 'x#1', token: 'x', tool: 'write', hasKey: false, told: 'rejected' },
@@ -30,7 +30,7 @@ test('what agents, servers and the gateway say alike is accounted for', () => {
   assert.deepEqual(settled(sendings, ['w', 'y', 'y'], logged), { unaccounted: [], writesTwice: [] })
 })
 
-test('each way in which they differ is named', () => {
+test('the account names each kind of contradiction', () => {
   const cases: readonly (readonly [Sending, string[], Record<string, string>, RegExp])[] = [
     [{ ...write }, [], {}, /no response/],
     [{ ...write, told: 'answered' }, [], { 'w#1': 'returned' }, /answered, and has not run/],

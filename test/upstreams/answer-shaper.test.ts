@@ -21,7 +21,7 @@ function setUp() {
 
 const twice = (text: string): ShapedAnswer => ({ texts: [text, text] })
 
-test('only the answer to the very request is shaped, and only once', () => {
+test('a fault shapes only the answer to its request, and only once', () => {
   const { read, shaper, shape } = setUp()
   shaper.add(2, shape(twice))
   const request = '{"jsonrpc":"2.0","id":2,"method":"ping"}'
@@ -33,7 +33,7 @@ test('only the answer to the very request is shaped, and only once', () => {
   assert.deepEqual(read.slice(others.length), Array(3).fill(answerTo(2)))
 })
 
-test('a large answer is told by its ends', () => {
+test('the shaper recognises a large answer by its ends', () => {
   const { read, shaper, shape } = setUp()
   shaper.add(
     2,
@@ -53,7 +53,7 @@ test('an answer to a call that is over passes as it came, and so does one when t
   assert.deepEqual(read, [answerTo(1), answerTo(2)])
 })
 
-test('what is held back is overtaken, and comes when its time is over', async () => {
+test('later messages overtake a held answer, which comes when its time is over', async () => {
   const { clock, read, shaper, shape } = setUp()
   let isOver = false
   const holds = (over: Promise<void>) => void over.then(() => (isOver = true))
@@ -69,7 +69,7 @@ test('what is held back is overtaken, and comes when its time is over', async ()
   assert.deepEqual([read, isOver], [[answerTo(2), answerTo(1)], true])
 })
 
-test('what is held back goes on at once and in order when the fault ends, and leaves no timer', () => {
+test('the end of a fault releases held answers at once and in order, and leaves no timer', () => {
   const { clock, read, released, shaper, shape } = setUp()
   for (const id of [1, 2, 3]) {
     shaper.add(
@@ -86,7 +86,7 @@ test('what is held back goes on at once and in order when the fault ends, and le
   assert.equal(clock.pending, 0)
 })
 
-test('what is held back never comes when the pipe ends, and nobody waits for it any longer', async () => {
+test('the end of the pipe drops held answers, and nobody waits for them', async () => {
   const { clock, read, shaper, shape } = setUp()
   let settled: Promise<void> | undefined
   shaper.add(
@@ -99,7 +99,7 @@ test('what is held back never comes when the pipe ends, and nobody waits for it 
   assert.deepEqual([read, clock.pending], [[], 0])
 })
 
-test('no more is held back than there is room for: what is more comes at once, and the fault is not told that it held', () => {
+test('a fault holds no more than its buffer: further answers come at once, and do not count as held', () => {
   const { read, shaper, shape } = setUp()
   let held = 0
   for (let id = 1; id <= 1_001; id++) {

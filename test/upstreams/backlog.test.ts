@@ -44,7 +44,7 @@ test('a caller that does not read holds up nobody else of a shared process', asy
   assert.deepEqual(ended, { outcome: undefined })
 })
 
-test('what waited comes in order once the caller reads on, and the answer last', async () => {
+test('waiting messages come in order once the caller reads on, and the answer comes last', async () => {
   const { pipe, channel, id, ended } = await stuck()
   for (let step = 1; step <= 50; step++) void progress(pipe, id, step)
   void pipe.say({ id, result: { done: true } })
@@ -127,7 +127,7 @@ test('a conversation that is held for one caller still waits for it', async () =
   await wait
 })
 
-test('it does not where the caller stands for several clients', async () => {
+test('a conversation held for a caller of several clients does not wait for it', async () => {
   const caller = new TestCaller({ era: 'modern' })
   const { pipe, upstreamSession } = await linked({ caller })
   const channel = new TestChannel()

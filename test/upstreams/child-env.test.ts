@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { childEnv } from '../../src/upstreams/stdio/launch.ts'
 
-test('a server inherits where and who it is, and nothing that may be a secret', () => {
+test('a server inherits harmless variables such as paths and user, and no possible secret', () => {
   const own = {
     PATH: '/bin',
     HOME: '/home/me',
@@ -15,7 +15,7 @@ test('a server inherits where and who it is, and nothing that may be a secret', 
   assert.deepEqual(childEnv(own, {}), { PATH: '/bin', HOME: '/home/me', TZ: 'UTC' })
 })
 
-test('what is configured comes on top', () => {
+test('configured variables override inherited ones', () => {
   assert.deepEqual(childEnv({ PATH: '/bin' }, { PATH: '/opt/bin', KEY: 'x' }), { PATH: '/opt/bin', KEY: 'x' })
 })
 

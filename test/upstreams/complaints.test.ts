@@ -23,7 +23,7 @@ test('an error of long ago is not the cause of a crash', () => {
   assert.equal(toldOf(['error: one call failed', ...since]), 'call 200 answered')
 })
 
-test('of a word in which a long line is cut nothing is kept', () => {
+test('a long complaint loses the word at its cut', () => {
   assert.equal(
     toldOf([`error: ${'x '.repeat(495)}secret-that-is-cut`]),
     `error: ${'x '.repeat(495)}`.trimEnd(),

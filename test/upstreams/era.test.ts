@@ -85,7 +85,7 @@ const spoken = (upstream: EraUpstream) => {
   return [old?.speaks, recent?.speaks]
 }
 
-test('a server of both eras is spoken to in that of each client, and asked only when somebody needs to know', async (t) => {
+test("the gateway speaks each client's era to a server of both eras, and probes the server only when needed", async (t) => {
   const { url, came } = await endpoint(t, {})
   const clock = new ManualClock(5_000)
   const upstream = eraUpstream(t, url, clock)
@@ -136,7 +136,7 @@ const refusesInitialize: Record<string, Refuse> = {
 }
 
 for (const [what, refuse] of Object.entries(refusesInitialize)) {
-  test(`a server that says ${what} to initialize is a modern one, and hears no other for ten minutes`, async (t) => {
+  test(`a server that answers ${what} to initialize is modern, and gets no other initialize for ten minutes`, async (t) => {
     const { url, came } = await endpoint(t, { legacy: refuse })
     const clock = new ManualClock()
     const upstream = eraUpstream(t, url, clock)
@@ -167,7 +167,7 @@ test('a legacy client that comes first does not need the modern era', async (t) 
   assert.deepEqual(spoken(upstream), [true, undefined])
 })
 
-test('a hello that the server refuses of one client decides nothing for the others', async (t) => {
+test('a refused hello of one client decides nothing for the others', async (t) => {
   const { url } = await endpoint(t, {
     legacy: (id, response, { body }) => {
       const isOdd = (body.params?.clientInfo as { name?: string } | undefined)?.name === 'odd'
@@ -192,7 +192,7 @@ test('a hello that the server refuses of one client decides nothing for the othe
   assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
 })
 
-test('a server that is silent to a hello is bridged in two seconds, and known by its late answer', async (t) => {
+test('the gateway bridges to a server silent for two seconds, and learns its era from the late answer', async (t) => {
   let answer: (() => void) | undefined
   const refuses: Refusals = {
     legacy: (id, response) => {
@@ -221,7 +221,7 @@ test('a server that is silent to a hello is bridged in two seconds, and known by
   assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
 })
 
-test('a silence is asked about again after a minute', async (t) => {
+test('the gateway probes a silent server again after a minute', async (t) => {
   const { url, came } = await endpoint(t, { legacy: () => undefined })
   const clock = new ManualClock()
   const upstream = eraUpstream(t, url, clock)
@@ -239,7 +239,7 @@ test('a silence is asked about again after a minute', async (t) => {
   }
 })
 
-test('a client that gives up while it is found out leaves no verdict, and the next one finds out', async (t) => {
+test('a client that gives up during the detection leaves no verdict, and the next client detects the era', async (t) => {
   const refuses: Refusals = { legacy: () => undefined }
   const { url, came } = await endpoint(t, refuses)
   const upstream = eraUpstream(t, url, new ManualClock())
@@ -268,7 +268,7 @@ test('a server that cannot be reached, or that refuses everything, gets no verdi
   }
 })
 
-test('a server that takes up the modern era keeps its sessions; who was bridged without listening begins anew', async (t) => {
+test('a server that adopts the modern era keeps its sessions; bridged clients without a stream begin anew', async (t) => {
   const refuses: Refusals = { modern: refusal(404, -32601) }
   const { url } = await endpoint(t, refuses)
   const clock = new ManualClock()
@@ -285,7 +285,7 @@ test('a server that takes up the modern era keeps its sessions; who was bridged 
   assert.deepEqual(ended, [true, false, false])
 })
 
-test('a modern era that is gone takes its conversations along, and no others', async (t) => {
+test('the end of the modern era ends its conversations, and no others', async (t) => {
   const refuses: Refusals = {}
   const { url } = await endpoint(t, refuses, { sessions: true })
   const clock = new ManualClock()
@@ -298,7 +298,7 @@ test('a modern era that is gone takes its conversations along, and no others', a
   assert.deepEqual(spoken(upstream), [true, false])
 })
 
-test('sessions are not ended because the server takes no other one, and that is believed for a minute', async (t) => {
+test('a server that refuses further sessions keeps its sessions, and the refusal counts for a minute', async (t) => {
   const refuses: Refusals = {}
   const { url } = await endpoint(t, refuses, { sessions: true })
   const clock = new ManualClock()
@@ -314,7 +314,7 @@ test('sessions are not ended because the server takes no other one, and that is 
   assert.equal(kept.ended.aborted, false)
 })
 
-test('a version that the server refuses is not spoken again; the other era is not in doubt', async (t) => {
+test('the gateway never repeats a refused version; the other era is not in doubt', async (t) => {
   const refuses: Refusals = {}
   const { url } = await endpoint(t, refuses, { sessions: true })
   const upstream = eraUpstream(t, url, new ManualClock())

@@ -17,13 +17,13 @@ function told(receivers: number, message: Message): Message[] {
   return messages
 }
 
-test('what a server says is passed on as it is, to one or to many', () => {
+test('messages of a server pass unchanged, to one receiver or many', () => {
   const [large, small] = [updated(4 * 1024 ** 2), updated(10_000)]
   assert.deepEqual(told(1, large), [large])
   assert.deepEqual(told(100, small), Array<Message>(100).fill(small))
 })
 
-test('where all copies would be more than 1 MiB, only what an agent acts on is passed on', () => {
+test('copies beyond 1 MiB in total are reduced to the parts agents act on', () => {
   for (const message of told(60, updated(20_000))) {
     assert.equal(
       message.text,

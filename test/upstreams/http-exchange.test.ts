@@ -7,7 +7,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { wireTo } from '../support/wired.ts'
 
-test('a call whose server does not get an answer that it asked for is over, whoever answers', async (t) => {
+test('a call ends when its server does not get the answer to its question, whoever answers', async (t) => {
   const { wire } = await wireTo(t, (request, response) => {
     let body = ''
     request.on('data', (chunk: Buffer) => (body += chunk.toString()))
@@ -47,7 +47,7 @@ test('a call whose server does not get an answer that it asked for is over, whoe
   assert.equal(reading.error.sent, true, 'the call itself may have run')
 })
 
-test('a broken stream is asked for as soon as its client is back, but not more often than each 100 ms', async (t) => {
+test('the gateway reopens a broken stream as soon as its client is back, at most once in 100 ms', async (t) => {
   const gets: (string | undefined)[] = []
   const { wire } = await wireTo(t, (request, response) => {
     if (request.method === 'GET') gets.push(request.headers['last-event-id'] as string | undefined)

@@ -10,7 +10,7 @@ test('a header is found whatever the case of its name', () => {
   }
 })
 
-test('of several headers of one name the first counts, and none is undefined', () => {
+test('the first of several headers with one name counts, and a missing header is undefined', () => {
   const several = headers('a', '1', 'A', '2', 'b', '')
   assert.deepEqual(
     ['a', 'b', 'c'].map((name) => several.get(name)),

@@ -64,7 +64,7 @@ const stream = ({ response }: Get, text = '') => {
   response.write(text)
 }
 
-test('it asks for the events of the session, and passes on what comes', async (t) => {
+test("the listener asks for the session's events, and passes them on", async (t) => {
   const { asked, gets, received, listener } = await setUp(t, (get) =>
     stream(get, 'id: 1\ndata: a\n\ndata: b\n\n'),
   )
@@ -80,7 +80,7 @@ test('it asks for the events of the session, and passes on what comes', async (t
   assert.equal(listener.opening, undefined)
 })
 
-test('whoever takes the events holds back those that follow', async (t) => {
+test('a slow consumer of events holds back later events', async (t) => {
   let release: () => void = () => undefined
   const { asked, hooks, gets, received } = await setUp(t, (get) => stream(get))
   await asked(1)
@@ -179,7 +179,7 @@ test('a server without such a stream is not asked again', async (t) => {
   }
 })
 
-test('whoever waits for the stream waits until it is open, or for a second', async (t) => {
+test('a caller waits for the stream until it is open, or for a second', async (t) => {
   const held: Get[] = []
   const { asked, listener, clock } = await setUp(t, (get) => held.push(get))
   let settled = 0

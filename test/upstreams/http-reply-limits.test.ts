@@ -40,7 +40,7 @@ test('a reply behind more interim responses than anybody needs is given up', asy
   }
 })
 
-test('of a long page about an error only the beginning is read', async (t) => {
+test('the gateway reads only the beginning of a long error page', async (t) => {
   const { last, end } = await post(t, (_, response) => {
     response.writeHead(502, { 'content-type': 'text/html' })
     response.end('x'.repeat(LIMIT * 10))
@@ -51,7 +51,7 @@ test('of a long page about an error only the beginning is read', async (t) => {
   assert.ok(length > 1_000 && length <= 64 * 1024, `${length} characters, however much came at once`)
 })
 
-test('an error is no reply that is too large: what it says is told as far as the limit goes', async (t) => {
+test('a large error body is no too large reply: its text is told up to the limit', async (t) => {
   const page = 'no such session. '.repeat(500)
   const { last, told, end } = await post(
     t,
@@ -62,7 +62,7 @@ test('an error is no reply that is too large: what it says is told as far as the
   assert.deepEqual([told, last.status, last.body], [['body'], 404, page.slice(0, 1_024)])
 })
 
-test('an error without an end is over once as much of it is there as anybody looks at', async (t) => {
+test('an endless error body ends once enough of it has come', async (t) => {
   let closed = false
   const { last, told, end } = await post(t, (_, response) => {
     response.on('error', () => undefined)
@@ -108,7 +108,7 @@ test('a sink that asks to wait holds the server back, and goes on where it was',
   assert.match(told.at(-2) ?? '', /^event 400 /)
 })
 
-test('of a large reply no more than 256 KiB are read in one go', () => {
+test('the gateway reads at most 256 KiB of a large reply in one go', () => {
   const { sink } = recorder()
   const reply = new HttpReply(sink, { maxReply: 10_000_000 })
   const resumed: string[] = []

@@ -20,7 +20,7 @@ test('a reply that is no event stream comes whole, with its status, whatever its
   }
 })
 
-test('a mark of the order of bytes is no part of a reply, however large that is', async (t) => {
+test('a byte order mark is no part of a reply, however large the reply', async (t) => {
   for (const body of ['{}', `"${'x'.repeat(80_000)}"`]) {
     const { last, end } = await post(t, (_, response) => void response.end(`\ufeff${body}`))
     await end
@@ -51,7 +51,7 @@ test('a large JSON object is a message, and stays the bytes that it came in', as
   assert.deepEqual(last.message?.value, JSON.parse(text))
 })
 
-test('what is small, an error, or no JSON object is a body', async () => {
+test('a reply that is small, an error, or no JSON object is a body', async () => {
   for (const [status, body] of [
     [200, `{"text":"${'x'.repeat(60_000)}"}`],
     [400, `{"text":"${'x'.repeat(60_000)}"}`],
@@ -139,7 +139,7 @@ test('a server that is not there could not be reached, and got nothing', async (
   )
 })
 
-test('why a host cannot be connected to is told with what may mend it, where its code says that', () => {
+test('a connection error names the likely remedy, if its code has one', () => {
   const messageOf = (code: string) => transportError(Object.assign(new Error(), { code }), false).message
   for (const [code, hint] of [
     ['DEPTH_ZERO_SELF_SIGNED_CERT', /tls\.ca/],

@@ -128,7 +128,7 @@ test('a lost session is opened once for all who lost it, and told what the old o
   assert.equal(reopened(), 1)
 })
 
-test('who hears late of a loss does not lose the session that was opened since', async (t) => {
+test('a late report of a lost session does not drop the session opened since', async (t) => {
   const { held, got, known, signal } = await session(t)
   await held.open(signal)
   const { wire } = held
@@ -220,7 +220,7 @@ test('a server that never acknowledges the end of the handshake is not waited fo
   assert.equal(held.wire.sessionId, 'session-1')
 })
 
-test('who gives up a handshake leaves no session behind', async (t) => {
+test('a client that gives up a handshake leaves no session behind', async (t) => {
   const { held, got, server, farewells } = await session(t)
   const signal = new Cancellation()
   let answer: (() => void) | undefined
@@ -241,7 +241,7 @@ test('who gives up a handshake leaves no session behind', async (t) => {
   assert.deepEqual(got, ['initialize @undefined', 'DELETE @late'])
 })
 
-test('what a server names that no header can hold, or that is too large to keep, ends the handshake', async (t) => {
+test('a version no header can hold, or a result too large to keep, ends the handshake', async (t) => {
   for (const [more, message] of [
     [{ protocolVersion: '2025-06-18\r\nx: y' }, /speaks version 2025-06-18/],
     [{ protocolVersion: '\u0000é' }, /unknown to Breakwater/],

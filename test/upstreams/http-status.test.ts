@@ -124,7 +124,7 @@ test('a 404 at a URL without a path is told with the usual path', () => {
   assert.doesNotMatch(String(messageOf(true, 410)), /no path/)
 })
 
-test('what has no answer is told apart by its status', () => {
+test('replies without an answer are classified by status', () => {
   for (const [status, reason] of [
     [200, 'bad_reply'],
     [202, 'bad_reply'],
@@ -185,7 +185,7 @@ test('a server may say when to come back, in seconds or as a date', () => {
   assert.equal(retryAfter(headers(), WALL), undefined)
 })
 
-test('an answer is judged', () => {
+test('an answer gets a verdict', () => {
   const verdictOf = (rest: string) => {
     const text = `{"jsonrpc":"2.0","id":1,${rest}}`
     const outcome = answered(1, { text, value: JSON.parse(text) as Record<string, unknown> }, 200)

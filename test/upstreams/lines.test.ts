@@ -27,7 +27,7 @@ test('a line of exactly the limit is whole', () => {
   assert.deepEqual(read(5, '12345\n', '123', '45\n'), ['12345', '12345'])
 })
 
-test('of a line over the limit the two ends are kept, and the next line is whole', () => {
+test('a line over the limit keeps its two ends, and the next line is whole', () => {
   const long = `head${'x'.repeat(5_000)}tail`
   for (const chunks of [
     [`${long}\nnext\n`],
@@ -57,7 +57,7 @@ test('a line over the limit that never ends keeps no memory', () => {
   assert.ok(process.memoryUsage().arrayBuffers - before < 8 * 1024 ** 2)
 })
 
-test('bytes that are no text do not stop it', () => {
+test('invalid text does not stop the reader', () => {
   const [noise, next] = read(100, Buffer.from([0xff, 0xfe, 0x00, 0x80, 0x0a]), 'next\n')
   assert.equal(typeof noise, 'string')
   assert.equal(next, 'next')

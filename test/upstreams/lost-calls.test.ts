@@ -129,7 +129,7 @@ test('a call that began before another one was answered was known to the server,
   assert.equal(initializes(), 2)
 })
 
-test('a session that is opened again for nobody is ended', async (t) => {
+test('the gateway ends a reopened session nobody needs', async (t) => {
   const { playing, upstreamSession, call, came } = await setUp(t, { work: wellDone })
   playing.known.clear()
   playing.isMute = true
@@ -196,7 +196,7 @@ const withPings: Readonly<Record<string, Playing['refuse']>> = {
 }
 
 for (const [told, refuse] of Object.entries(vague)) {
-  test(`a session of which a server tells the loss by ${told} is opened again, and no call runs twice`, async (t) => {
+  test(`a session a server reports lost by ${told} is opened again, and no call runs twice`, async (t) => {
     const { playing, call, initializes } = await setUp(t, { work: wellDone })
     assert.equal((await call('work')).kind, 'answered')
     playing.known.clear()
@@ -218,7 +218,7 @@ for (const [told, refuse] of Object.entries(vague)) {
 }
 
 for (const [told, refuse] of Object.entries(withPings)) {
-  test(`a session of which a server tells the loss by ${told}, though it answers pings, is opened again`, async (t) => {
+  test(`a session a server reports lost by ${told}, though it answers pings, is opened again`, async (t) => {
     const { playing, call, initializes } = await setUp(t, { work: wellDone })
     assert.equal((await call('work')).kind, 'answered')
     playing.known.clear()
@@ -323,7 +323,7 @@ for (const [told, refuse] of Object.entries<Playing['refuse']>({
     assert.deepEqual([playing.ran, initializes()], [['slow', 'work'], 2])
   })
 
-test('a tool that fails costs a healthy session a list now and then, and nothing else', async (t) => {
+test('a failing tool costs a healthy session an occasional list, and nothing else', async (t) => {
   const clock = new ManualClock()
   const { call, count } = await setUp(t, { broken: (_, response) => bare(500)(response) }, clock)
   for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'failed')
@@ -347,7 +347,7 @@ test('a tool that fails as if the session were lost costs a healthy session a pi
   assert.deepEqual([count('ping'), count('tools/list'), count('initialize')], [2, 1, 1])
 })
 
-test('a healthy session is kept, whatever a tool repeats of its backend', async (t) => {
+test('a healthy session survives whatever backend errors a tool repeats', async (t) => {
   const relayed = error(200, -32603, `backend: ${UNBEGUN}`)
   const { call, count, playing } = await setUp(t, {
     proxy: (_, response) => relayed(response, 1),
@@ -423,7 +423,7 @@ test('a server that refuses now and then, whatever the session, keeps its sessio
   assert.deepEqual(new Set(kept.map(({ headers }) => headers['mcp-session-id'])), new Set([first]))
 })
 
-test('a lost session that is its caller’s to know of is not replaced', async (t) => {
+test('a lost session its caller has to know of is not replaced', async (t) => {
   const { playing, call } = await setUp(t, { work: wellDone }, new ManualClock(), {
     sessionRecovery: 'surface',
   })

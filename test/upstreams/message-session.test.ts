@@ -124,7 +124,7 @@ test('closing ends the calls in flight, and can be done twice', async () => {
   assert.ok(pipe.isClosed && upstreamSession.ended.aborted)
 })
 
-test('only what is for the caller to say is passed on', async () => {
+test('only messages a caller may send are passed on', async () => {
   const { pipe, upstreamSession } = await linked()
   const before = pipe.texts.length
   await upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')

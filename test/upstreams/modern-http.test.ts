@@ -35,7 +35,7 @@ const roots = '{"roots":[{"uri":"file:///r","name":"r"}]}'
 const answering = () =>
   new TestChannel({ 'elicitation/create': form, 'sampling/createMessage': model, 'roots/list': roots })
 
-test('what discovery gives has the form of an initialize result', async (t) => {
+test('discovery gives a result in the form of an initialize result', async (t) => {
   const { upstreamSession } = await setUp(t)
   const { protocolVersion, capabilities, serverInfo } = upstreamSession.initializeResult.value
   assert.equal(protocolVersion, '2026-07-28')
@@ -145,7 +145,7 @@ test('changes that the server tells of reach a caller that listens', async (t) =
   assert.equal(caller.received.length, 1)
 })
 
-test('what the server refuses comes with its status', async (t) => {
+test('a refusal of the server keeps its status', async (t) => {
   const { ask, tool } = await setUp(t, new TestCaller({ initializeParams: { capabilities: {} } }))
   const outcomes = [await ask('no/such_method'), await tool('test_missing_capability')]
   assert.deepEqual(

@@ -91,7 +91,7 @@ test('a task belongs to its caller, though the caller never said that it knows t
   }
 })
 
-test('a server is asked once what it is, by all who come within its time', async (t) => {
+test('callers within the cache time share one discovery of a server', async (t) => {
   const { url, came } = await modernServer(t, () => {}, { ...discovered, ttlMs: 60_000 })
   const clock = new ManualClock()
   const upstream = modernUpstream(t, url, clock)
@@ -110,7 +110,7 @@ test('a server is asked once what it is, by all who come within its time', async
   assert.equal(came.length, 2)
 })
 
-test('a ping asks the server what it is, and the level of the log is kept for it', async (t) => {
+test('a ping becomes a discovery, and a log level is kept for later requests', async (t) => {
   const { url, came } = await modernServer(t, () => {})
   const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   for (const method of ['ping', 'logging/setLevel']) {
@@ -124,7 +124,7 @@ test('a ping asks the server what it is, and the level of the log is kept for it
   )
 })
 
-test('a stream that breaks off is lost, and is not asked for again', async (t) => {
+test('a broken stream fails its call, and is not reopened', async (t) => {
   const { url, came } = await modernServer(t, (_, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     response.end('id: 1\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n')
@@ -173,7 +173,7 @@ test('arguments that a tool wants in headers are put there for a client that doe
   )
 })
 
-test('output that the legacy era does not know stands under "result" for its clients', async (t) => {
+test('non-object output stands under "result" for legacy clients', async (t) => {
   const outputSchema = {
     type: 'array',
     items: { $ref: '#/$defs/n' },
@@ -244,7 +244,7 @@ test('a call whose later round a server turns down may have run', async (t) => {
   assert.match(outcome.error.message, /limits our rate .* after it had begun the call/)
 })
 
-test('a server that only wants more time gets its state back, byte for byte, under a new id', async (t) => {
+test('a server that only needs more time gets its state back, byte for byte, under a new id', async (t) => {
   const clock = new ManualClock()
   const { url, came } = await modernServer(t, ({ body }, response) => {
     const { requestState } = body.params!
@@ -300,7 +300,7 @@ test('a subscription is kept as one stream, and another one takes its place when
   await until('the second stream is closed', () => streams[1]?.response.destroyed === true)
 })
 
-test('what is wanted while a subscription is being opened is there when the answer says so', async (t) => {
+test('a subscribe request during an opening is answered once a stream has its resource', async (t) => {
   const opened: { readonly filter: unknown; readonly acknowledge: () => void }[] = []
   const { url } = await modernServer(t, ({ body }, response) => {
     const filter = body.params?.notifications as Record<string, unknown>
@@ -353,7 +353,7 @@ test('a subscription that breaks is asked for again, with a doubling pause while
   assert.equal(clock.pending, 0)
 })
 
-test('a server that has nothing to tell is not listened to', async (t) => {
+test('the gateway does not listen to a server without notifications', async (t) => {
   const { url, came } = await modernServer(t, () => {}, { ...discovered, capabilities: { tools: {} } })
   const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   upstreamSession.listen()

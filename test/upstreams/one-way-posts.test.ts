@@ -41,7 +41,7 @@ async function posting(t: TestContext, connections?: number, clock: Clock = syst
   return { post, bodies, take, ends, ended }
 }
 
-test('of one sender two are under way, in their order, and another one does not wait for the rest', async (t) => {
+test('one sender has two posts under way, in order, and another sender does not wait for the rest', async (t) => {
   const { post, bodies, take } = await posting(t)
   const [hostile, kind] = [{}, {}]
   for (let n = 0; n < 100; n++) void post(hostile, `hostile ${n}`)
@@ -53,7 +53,7 @@ test('of one sender two are under way, in their order, and another one does not 
   assert.equal(bodies()[3], 'hostile 2')
 })
 
-test('of many senders each has its turn before one of them has another', async (t) => {
+test('many senders take turns, one post each', async (t) => {
   const { post, bodies, take } = await posting(t)
   const senders = Array.from({ length: MOST_UNDER_WAY }, (_, at) => ({ at }))
   for (const n of [0, 1, 2]) for (const sender of senders) void post(sender, `${sender.at}: ${n}`)
@@ -80,7 +80,7 @@ test('senders take turns over a single socket as well', async (t) => {
   assert.ok(bodies().includes('kind'), bodies().join())
 })
 
-test('one that is given up frees its place, whether it waits or is under way', async (t) => {
+test('an abandoned post frees its slot, whether it waits or is under way', async (t) => {
   const clock = new ManualClock()
   const { post, bodies } = await posting(t, undefined, clock)
   const sender = {}
@@ -109,7 +109,7 @@ test('a sender has a mebibyte on its way, or a single message that is larger', a
   await until('there is room again', () => bodies().length === 2)
 })
 
-test('what waits is taken back by a signal, and what is under way is left to end', async (t) => {
+test('a signal takes back waiting posts, and lets posts under way end', async (t) => {
   const { post, bodies, take, ended } = await posting(t)
   const sender = {}
   const [first, second, third] = [0, 1, 2].map((n) => post(sender, `post ${n}`))

@@ -69,7 +69,7 @@ test('a text that waits can be taken back, and is never written', async () => {
   assert.equal(third.done, true)
 })
 
-test('taking back what was written changes nothing', async () => {
+test('taking back a written text changes nothing', async () => {
   const { stream, written, read } = slowStream()
   const outbox = new Outbox(stream)
   const caller = new AbortController()
@@ -80,7 +80,7 @@ test('taking back what was written changes nothing', async () => {
   assert.equal(written.length, 1)
 })
 
-test('the end rejects what waits, and all that follows', async () => {
+test('the end rejects waiting texts, and all later texts', async () => {
   const { stream, written } = slowStream()
   const outbox = new Outbox(stream)
   void outbox.send('"first text"')
@@ -91,7 +91,7 @@ test('the end rejects what waits, and all that follows', async () => {
   assert.equal(written.length, 1)
 })
 
-test('what waits for a reader is bounded in texts and bytes, and what was taken back or written makes room', async () => {
+test('texts waiting for a reader are bounded in number and bytes; texts taken back or written make room', async () => {
   const { stream, written, read } = slowStream()
   const outbox = new Outbox(stream)
   void outbox.send('the stream is full from here on')

@@ -9,7 +9,7 @@ function owners() {
   return { clock, owners: new Owners(clock), one: new TestCaller(), other: new TestCaller() }
 }
 
-test('an id is that of its first caller while the server works for it, and then of whom the server gives it to', () => {
+test('an id belongs to its first caller while the server works for it, and then to the next caller the server gives it to', () => {
   const { owners: known, one, other } = owners()
   known.add('a', one, true)
   known.add('a', other, true)
@@ -50,7 +50,7 @@ test('the server is done with an id when its time is over, and the id stays its 
   assert.equal(known.of('a'), other)
 })
 
-test('for whom the server works is clear as long as it is one caller that is still there', () => {
+test('the server works for a known caller as long as one remaining caller is at work', () => {
   const { owners: known, one, other } = owners()
   assert.equal(known.working(), 'nobody')
   known.add('a', one, true)
@@ -81,7 +81,7 @@ test('there are never more ids than are remembered of all callers', () => {
   assert.equal(known.size, 10_000)
 })
 
-test('callers that flood it take nothing away from one that has less', () => {
+test('flooding callers take nothing from a caller with fewer ids', () => {
   const { owners: known, one } = owners()
   known.add('theirs', one, false)
   for (let flood = 0; flood < 10; flood++) {
@@ -93,7 +93,7 @@ test('callers that flood it take nothing away from one that has less', () => {
   assert.equal(known.size, 10_000)
 })
 
-test('of one caller what is over is forgotten first, and what is forgotten while open still counts', async () => {
+test("a caller's finished ids are forgotten first, and open ids still count after being forgotten", async () => {
   const { clock, owners: known, one, other } = owners()
   for (let n = 0; n < 999; n++) known.add(`open ${n}`, one, true, 60_000)
   known.add('over', one, false)
@@ -111,7 +111,7 @@ test('of one caller what is over is forgotten first, and what is forgotten while
   assert.equal(known.working(), other)
 })
 
-test('what could not be remembered of an open thing still counts as its caller at work', () => {
+test('an open thing without a remembered id still counts as its caller at work', () => {
   const { owners: known, one, other } = owners()
   for (let n = 0; n < 10_000; n++) known.add(`id ${n}`, new TestCaller(), false)
   known.add('mine', one, true)
@@ -122,7 +122,7 @@ test('what could not be remembered of an open thing still counts as its caller a
   assert.equal(known.working(), 'unclear')
 })
 
-test('for whom the server works is unclear for five minutes at most after a caller has left', async () => {
+test("the server's caller is unclear for five minutes at most after a caller has left", async () => {
   const { clock, owners: known, one, other } = owners()
   known.add('a', one, true)
   known.add('b', one, true)

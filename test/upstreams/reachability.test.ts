@@ -57,7 +57,7 @@ test('an endpoint that leaves probes without an answer is back with an answer to
   assert.equal(clock.pending, 0)
 })
 
-test('one that was there all the time has not come back', async () => {
+test('an endpoint reachable all the time has not come back', async () => {
   const { clock, probes, back, reachability } = setUp()
   reachability.suspect(0, false)
   await clock.advance(0)
@@ -65,7 +65,7 @@ test('one that was there all the time has not come back', async () => {
   assert.equal(clock.pending, 0)
 })
 
-test('one that only a fault kept calls from is found, and has nobody look at it anew', async () => {
+test('an endpoint only a fault made unreachable is found by a probe, and does not count as returned', async () => {
   const { clock, there, back, reachability } = setUp()
   reachability.suspect(0, true, true)
   assert.equal(reachability.isLost(0), true)
@@ -83,7 +83,7 @@ test('one that only a fault kept calls from is found, and has nobody look at it 
   assert.deepEqual(back, [0, 0], 'a call has, too')
 })
 
-test('one that does not answer a probe is as good as gone', async () => {
+test('an endpoint that does not answer a probe counts as gone', async () => {
   const { clock, hangs, back, reachability } = setUp()
   hangs.add(0)
   reachability.suspect(0, false)
@@ -116,7 +116,7 @@ test('a replica counts as lost from the first call or probe that does not reach 
   assert.deepEqual([reachability.isLost(0), reachability.isLost(1)], [false, false])
 })
 
-test('whoever waits for a replica that nobody doubts hears at once that it is there', async () => {
+test('a caller that waits for an undoubted replica hears at once that it is reachable', async () => {
   const { clock, probes, back, reachability } = setUp()
   let heard = 0
   void reachability.reached(0)?.then(() => heard++)

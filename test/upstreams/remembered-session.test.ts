@@ -43,7 +43,7 @@ function asked(): SessionState {
   return state
 }
 
-test('a server that does not answer when it is told again has a session all the same, after 5 s', async () => {
+test('a server that ignores the repeated state still has a session, after 5 s', async () => {
   const clock = new ManualClock()
   const { log, lines } = recordedLog()
   const { asked: methods, session } = silent()
@@ -62,7 +62,7 @@ test('a server that does not answer when it is told again has a session all the 
   assert.equal(clock.pending, 0)
 })
 
-test('a session that ends, or that nobody waits for any more, while it is told is none', async () => {
+test('a session that ends or is abandoned while its state is repeated does not open', async () => {
   for (const cause of ['end', 'gone'] as const) {
     const clock = new ManualClock()
     const { end, session } = silent()

@@ -46,7 +46,7 @@ test('words are one printable line of bounded length', () => {
   assert.ok(long.length <= 303, `${long.length} characters`)
 })
 
-test('what the config gives a program is not repeated', () => {
+test('words of a program never repeat values of its config', () => {
   const conceal = concealing(
     stdioServer.parse({
       command: 'x',
@@ -67,7 +67,7 @@ test('what the config gives a program is not repeated', () => {
   assert.match(said, /^FATAL: FOO_KEY=\[redacted\] refused on 8080/)
 })
 
-test('what the config sends to a server is not repeated', () => {
+test('words of a server never repeat values of its config', () => {
   const conceal = concealing(
     httpServer.parse({
       url: 'http://me:basic%20pass@host/mcp?apikey=query-secret',
@@ -139,7 +139,7 @@ test('a secret is taken out of a title and of a content type, however long they 
   assert.doesNotMatch(reading.error.message, /secret/)
 })
 
-test('of a word in which a long text is cut nothing is told', () => {
+test('a long text loses the word at its cut', () => {
   const conceal = concealing(stdioServer.parse({ command: 'x', env: { K: 'secret-that-is-cut' } }))
   for (const blanks of [8 * 1024 - 10, 8 * 1024 - 30])
     assert.doesNotMatch(excerptOf(`words${' '.repeat(blanks)}secret-that-is-cut`, conceal) ?? '', /secret-/)
@@ -153,7 +153,7 @@ test('a secret is taken out before the words are cut', () => {
   assert.ok(!said.includes('secret-'), said)
 })
 
-test('of a value of several lines each is a secret, whatever its name: programs write line by line', () => {
+test('each line of a multi-line value is a secret, whatever its name: programs write line by line', () => {
   const key = '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\r\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n'
   const conceal = concealing(stdioServer.parse({ command: 'x', env: { CERT_DATA: key } }))
   assert.equal(conceal('it was kqhkiG9w0BAQEF'), 'it was [redacted]')

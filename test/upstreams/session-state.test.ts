@@ -10,7 +10,7 @@ function told(...calls: (readonly [string, Readonly<Record<string, unknown>>])[]
   return [...state.requests()].map(({ method, params }) => [method, params.level ?? params.uri])
 }
 
-test('a session that asked for nothing has nothing to be told', () => {
+test('a session without requests leaves no state to repeat', () => {
   const state = new SessionState()
   state.note(toolCall('x', { uri: 'a', level: 'debug' }))
   assert.deepEqual([...state.requests()], [])
@@ -33,7 +33,7 @@ test('the last level and every subscription are told again', () => {
   )
 })
 
-test('a subscription that was taken back is not', () => {
+test('a cancelled subscription is not repeated', () => {
   assert.deepEqual(
     told(
       ['resources/subscribe', { uri: 'a' }],
@@ -44,11 +44,11 @@ test('a subscription that was taken back is not', () => {
   )
 })
 
-test('a subscription to nothing is none', () => {
+test('a subscription without a URI does not count', () => {
   assert.deepEqual(told(['resources/subscribe', {}], ['resources/subscribe', { uri: 7 }]), [])
 })
 
-test('of very many subscriptions the oldest are forgotten', () => {
+test('the oldest of very many subscriptions are forgotten', () => {
   const calls = Array.from({ length: 1_030 }, (_, n) => ['resources/subscribe', { uri: `${n}` }] as const)
   const found = told(...calls)
   assert.equal(found.length, 1_024)

@@ -69,7 +69,7 @@ test('when the pools of a server are closed its shaped calls end, those that wai
   await until('no connection is left', () => connections() === 0)
 })
 
-test('where nobody listens a call fails, shaped or not, and nothing is left of it', async () => {
+test('a call to a closed port fails, shaped or not, and leaves nothing behind', async () => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`

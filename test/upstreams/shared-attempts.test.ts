@@ -38,7 +38,7 @@ test('all who come at once share one attempt', async () => {
   assert.equal(begun.length, 2)
 })
 
-test('beside one that takes long another is begun, and whatever succeeds counts for all', async () => {
+test('another attempt begins beside a slow one, and any success counts for all', async () => {
   const { clock, begun, attempts } = setUp()
   const first = attempts.join()
   await clock.advance(999)
@@ -52,7 +52,7 @@ test('beside one that takes long another is begun, and whatever succeeds counts 
   assert.equal(clock.pending, 0)
 })
 
-test('one attempt is all where that has to be enough', async () => {
+test('infinite patience makes a single attempt', async () => {
   const clock = new ManualClock()
   let begun = 0
   const attempts = new SharedAttempts(clock, () => new Promise(() => begun++), Infinity)
@@ -62,7 +62,7 @@ test('one attempt is all where that has to be enough', async () => {
   assert.equal(begun, 1)
 })
 
-test('it fails when the last attempt has failed', async () => {
+test('the task fails when the last attempt has failed', async () => {
   const { clock, begun, attempts } = setUp()
   const joined = attempts.join()
   await clock.advance(1_000)
@@ -74,7 +74,7 @@ test('it fails when the last attempt has failed', async () => {
   assert.equal(clock.pending, 0)
 })
 
-test('when the oldest attempt fails, whoever came before it began waits no longer', async () => {
+test('the failure of the oldest attempt ends the wait of callers from before it began', async () => {
   const { clock, begun, attempts } = setUp()
   const joined = attempts.join()
   await clock.advance(1_000)
@@ -115,7 +115,7 @@ test('there are three attempts at a time at most, and the oldest keeps all of it
   )
 })
 
-test('to give it up ends all attempts', async () => {
+test('giving up the task ends all attempts', async () => {
   const { clock, begun, attempts } = setUp()
   const joined = assert.rejects(attempts.join(), failure)
   await clock.advance(1_000)

@@ -113,7 +113,7 @@ test('logs go to the only caller that has calls in flight, as far as it wants th
   assert.deepEqual([quiet.caller.received, verbose.caller.received], [[], []])
 })
 
-test('logs that nobody knows the caller of reach nobody', async () => {
+test('logs without a known caller reach nobody', async () => {
   const { pipe, join } = await shared()
   const joined = [join(), join()]
   void pipe.say(logged('critical'))
@@ -212,7 +212,7 @@ test('a call that was given up counts until the server has read so and has had t
   assert.equal(isAsked(), true)
 })
 
-test('a server that answers late what was given up is waited for from then on, for ten minutes at most', async () => {
+test('a late answer to an abandoned call keeps questions back from then on, for ten minutes at most', async () => {
   const { pipe, clock, giveUp, first, pong, isAsked } = await givenUp()
   pong()
   await clock.advance(5_000)
@@ -333,7 +333,7 @@ test('a list of tasks holds those of its caller', async () => {
   assert.deepEqual(outcome.result.value.result, own)
 })
 
-test('while a task runs, what names no task may be for its caller', async () => {
+test("while a task runs, a message without a task may be for the task's caller", async () => {
   const { pipe, join } = await shared()
   const [owner, other] = [join(), join()]
   const task = { taskId: 'task-1', status: 'working' }

@@ -6,7 +6,7 @@ import { toolCall } from '../support/caller.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { gatewayInitialize, shared } from '../support/shared.ts'
 
-test('the process is told of no roots, whatever the gateway says of itself', async () => {
+test('the process hears of no roots, whatever capabilities the gateway claims', async () => {
   const { pipe } = await shared()
   const { capabilities, clientInfo } = pipe.sent('initialize')[0]?.params as Json
   assert.deepEqual(capabilities, { sampling: {}, elicitation: { form: {}, url: {} } })

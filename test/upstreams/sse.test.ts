@@ -95,7 +95,7 @@ test('an endpoint whose user cannot be read is refused like one of another origi
   })
 })
 
-test('what is no event stream says why it is none', async (t) => {
+test('an invalid event stream fails with its reason', async (t) => {
   const reasons = {
     401: 'upstream_unauthorized',
     404: 'upstream_refused',

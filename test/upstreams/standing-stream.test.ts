@@ -31,13 +31,13 @@ function asked(met?: InjectedFault[]) {
   return { found, over: () => over }
 }
 
-test('a stream that no fault was decided on goes to who asked for it, and nothing of its call is kept while it is open', async () => {
+test('a stream without a fault goes to its caller, and its call is not kept while the stream is open', async () => {
   const { found, over } = asked()
   await setImmediate()
   assert.deepEqual([found, over()], [[sink], 1])
 })
 
-test('one that a fault was decided on is over for faults when it has ended', async () => {
+test('a stream with a fault ends for faults when it has ended', async () => {
   const { found, over } = asked([])
   await setImmediate()
   assert.equal(over(), 0)

@@ -94,7 +94,7 @@ test('a shared process goes on starting when nobody waits for it', async (t) => 
   assert.equal(upstream.processes(), 1)
 })
 
-test('what a process says once it is up answers calls of anybody, and is not told to all when it ends', async (t) => {
+test('stderr of a running process may be about one agent, so the error of its end does not repeat it', async (t) => {
   const upstreamSession = await open(stdioUpstream(t))
   await result(ask(upstreamSession, 'raw/stderr', { text: 'error: about one agent' }))
   const pid = await pidOf(upstreamSession)
@@ -107,7 +107,7 @@ test('what a process says once it is up answers calls of anybody, and is not tol
   assert.equal(message, "the server's process was ended by SIGKILL")
 })
 
-test('a file that cannot be executed is told apart from one that is not there', async (t) => {
+test('the error tells a file without execute permission from a missing file', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-start-'))
   t.after(() => rm(folder, { recursive: true }))
   const file = join(folder, 'program')

@@ -65,7 +65,7 @@ test('fifty crashes leave nothing behind', async (t) => {
   assert.equal(clock.pending, 0)
 })
 
-test('what a crashed process has started dies with it, even if it holds on to the output', async (t) => {
+test('descendants of a crashed process die with it, even if they hold its output', async (t) => {
   const upstreamSession = await open(stdioUpstream(t))
   const grandchildren = [
     (await result(ask(upstreamSession, 'raw/grandchild'))).pid as number,
@@ -106,7 +106,7 @@ test('a process that ignores SIGTERM is killed, and so is a stubborn grandchild'
   await until('the group is gone', () => !pids.some(isAlive))
 })
 
-test('whoever escaped the group and holds on to the output holds up nothing, and is ended, too', async (t) => {
+test('an escaped descendant that holds the output delays nothing, and is ended too', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
   const upstreamSession = await open(upstream)

@@ -30,7 +30,7 @@ async function withCall(t: Parameters<typeof stdioUpstream>[0]) {
 
 const WIRE_ID = 2
 
-test('what a fault writes is read like what the process writes: messages, noise, and what is too long', async (t) => {
+test('output of a fault is read like output of the process: messages, noise, and lines that are too long', async (t) => {
   const { upstream, channel, lines, write } = await withCall(t)
   await write(['noise', progress(WIRE_ID, 1), 'x'.repeat(3_000), '[1]'])
   await upstream.write(Buffer.from([0xff, 0xfe, 0x0a]), new Cancellation())
@@ -41,7 +41,7 @@ test('what a fault writes is read like what the process writes: messages, noise,
   assert.ok(lines.some(({ why }) => String(why).includes('larger than 2000 bytes')))
 })
 
-test('whoever reads slowly holds it up like the process itself, and nothing overtakes it', async (t) => {
+test("a slow reader holds up a fault's output like the process's, and nothing overtakes it", async (t) => {
   const { session, channel, lines, write } = await withCall(t)
   channel.hold()
   let isRead = false
@@ -63,7 +63,7 @@ test('whoever reads slowly holds it up like the process itself, and nothing over
   assert.deepEqual(counts, [1, 2, 3])
 })
 
-test('once it is over, nothing more of it is read', async (t) => {
+test("nothing more of a fault's output is read once the fault is over", async (t) => {
   const { channel, write } = await withCall(t)
   channel.hold()
   const over = new Cancellation()
@@ -75,7 +75,7 @@ test('once it is over, nothing more of it is read', async (t) => {
   assert.equal(channel.of('notifications/progress').length, 1)
 })
 
-test('where no process runs, nothing can be written', (t) => {
+test('a fault cannot write without a running process', (t) => {
   assert.equal(stdioUpstream(t).write(Buffer.from('x\n'), new Cancellation()), undefined)
 })
 
@@ -109,7 +109,7 @@ test('a process that is about to end is not stopped any more', async (t) => {
   assert.equal(isAlive(pid), false)
 })
 
-test('in a crash loop a process gets its signal when its time is over, and none once the loop is', async (t) => {
+test('a process in a crash loop gets its signal when its time is over, and no signal after the loop', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock, sharing: 'per_session' })
   const over = new Cancellation()

@@ -168,7 +168,7 @@ test('one opener that gives up does not fail the others', async (t) => {
   assert.ok(await pidOf(await patient))
 })
 
-test('what a server complains of is logged under its name, line by line', async (t) => {
+test("a server's stderr is logged under its name, line by line", async (t) => {
   const { log, lines } = recordedLog()
   const upstreamSession = await open(stdioUpstream(t, { log }))
   await result(ask(upstreamSession, 'raw/stderr', { text: `one\ntwo\n${'x'.repeat(100_000)}\nlast` }))

@@ -84,7 +84,7 @@ test('a server that is not there fails a stream, and the next one is tried anew'
   }
 })
 
-test('what is open ends with the connections, and nothing begins any more', async (t) => {
+test('closing the connections ends open streams, and no stream begins any more', async (t) => {
   const { connections, streams, sockets, ask } = await start(t)
   const open = ask()
   await until('it is open', () => streams.length === 1)

@@ -32,7 +32,7 @@ test('a task of a server without sessions is found by the caller that began it, 
   assert.equal(ask(other, 'older than this process'), undefined)
 })
 
-test('an id that its server gives once more is that of the new task, and stays its own beyond its time', async () => {
+test('a repeated task id belongs to the new task, and stays so beyond its time', async () => {
   const clock = new ManualClock()
   const tasks = new TaskBinding(clock)
   const [first, second, third] = [new TestCaller(), new TestCaller(), new TestCaller()]
@@ -71,7 +71,7 @@ test('a notification about a task comes to the caller that began the task', () =
   assert.deepEqual(hears(told('notifications/message', { taskId: 'a' })), [true, true])
 })
 
-test('what a tool says of the task of another agent neither ends it nor makes it its own', () => {
+test("a tool's result about another agent's task neither ends the task nor changes its owner", () => {
   const tasks = new Tasks(new ManualClock())
   const [owner, other] = [new TestCaller(), new TestCaller()]
   const answered = (caller: TestCaller, result: object) =>

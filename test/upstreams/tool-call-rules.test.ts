@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
 
-test('arguments are repeated in headers, down to a depth that no schema can exhaust the stack with', () => {
+test('arguments are mirrored in headers, down to a bounded depth of the schema', () => {
   const facts = new ToolCallRules()
   const named = { 'x-mcp-header': 'Region', type: 'string' }
   const deep = JSON.parse(

@@ -203,7 +203,7 @@ test('a stream that does not begin with an endpoint is not waited for', async (t
   assert.equal(found(upstream), undefined)
 })
 
-test('an entry that says http at an address of HTTP+SSE is told what to say', async (t) => {
+test('an entry with type http at an HTTP+SSE address gets an error with the right type', async (t) => {
   const { url } = await sseServer(t)
   const { upstream } = upstreamOf(t, { type: 'http', url })
   assert.equal(
@@ -225,7 +225,7 @@ test('a server that moves on to Streamable HTTP is found out', async (t) => {
   assert.equal(found(upstream), 'streamable-http')
 })
 
-test('what the endpoint of HTTP+SSE says to the handshake is told as it is', async (t) => {
+test("the HTTP+SSE endpoint's answer to the handshake is passed on unchanged", async (t) => {
   const { url } = await serve(t, (came, response) => {
     if (came.method === 'GET')
       return void response

@@ -39,7 +39,7 @@ function setUp(limits: UnfinishedLimits) {
   return { all, causes, server }
 }
 
-test('what has come of a reply is held until it is complete, breaks off or is given up, and not longer', async (t) => {
+test('an unfinished reply counts until it is complete, breaks off or is abandoned', async (t) => {
   const { all, server } = setUp({ total: 1024 * KIB, perServer: 512 * KIB })
   const { share } = server()
   for (const kind of ['body', 'event'] as const)
@@ -145,7 +145,7 @@ for (const kind of ['body', 'event'] as const)
     assert.equal(all.bytes, 0)
   })
 
-test('when all servers together have too much, the one with the most pays, and is not to blame', async (t) => {
+test('when all servers together hold too much, the server with the most loses a reply, without blame', async (t) => {
   const { all, causes, server } = setUp({ total: 400 * KIB, perServer: 350 * KIB })
   const [large, small] = [server(), server()]
   const hung = [await large.hang(t, 'body', 150 * KIB)]

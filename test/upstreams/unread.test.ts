@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Unread } from '../../src/upstreams/unread.ts'
 
-test('whoever reads a server waits while it has four messages or more to take', async () => {
+test('reading a server pauses while a caller has four messages or more to take', async () => {
   const unread = new Unread({ messages: 10, bytes: 1_000 })
   for (let n = 0; n < 3; n++) unread.admit('a message')
   assert.equal(unread.backpressure(), undefined)
@@ -19,7 +19,7 @@ test('whoever reads a server waits while it has four messages or more to take', 
   assert.equal(unread.backpressure(), undefined)
 })
 
-test('more than may wait is refused, but never a single message', () => {
+test('a backlog over the limit is refused, but never a single message', () => {
   const unread = new Unread({ messages: 2, bytes: 10 })
   const bytes = unread.admit('x'.repeat(100))
   assert.throws(() => unread.admit('y'), { reason: 'overloaded' })

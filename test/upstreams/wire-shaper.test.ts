@@ -109,7 +109,7 @@ test('bytes that come one by one fill portions as well', async () => {
   assert.equal(text(), `${head}0123456789`)
 })
 
-test('bytes that are brought while others go out come behind all of those', () => {
+test('bytes pushed during a write come after all bytes of the write', () => {
   const { shaper, text } = shaped({ incident: { kind: 'reset', at: { bytes: 1_000 } } })
   const more = () => shaper.pass(Buffer.from('9'))
   shaper.pass(Buffer.from(head), more)
@@ -124,7 +124,7 @@ test('bytes that are brought while others go out come behind all of those', () =
   )
 })
 
-test('a release lets everything go at once, and in its order', () => {
+test('a release sends everything at once, in order', () => {
   const { push, text, released, clock } = shaped({ pace: { bytes: 1, gapMs: 100 } })
   push(`${head}0123456789`)
   released.abort('ended')
@@ -145,14 +145,14 @@ test('a reset comes before the first byte, or behind exactly as many bytes as it
   assert.deepEqual([later.text(), later.ends], [`${head}0123`, ['reset']])
 })
 
-test('a reply that is no longer than that passes whole', () => {
+test("a reply no longer than the fault's offset passes whole", () => {
   const { push, text, ends, shaper, done } = shaped({ incident: { kind: 'reset', at: { bytes: 10 } } })
   push(`${head}0123456789`)
   shaper.end()
   assert.deepEqual([text(), ends, done.hasHappened], [`${head}0123456789`, ['close'], false])
 })
 
-test('what HTTP puts around chunks is not counted, however it is cut on the way', async () => {
+test('chunk framing of HTTP does not count, however it is cut on the way', async () => {
   const { push, text, ends, clock } = shaped({ incident: { kind: 'reset', at: { bytes: 6 } } })
   const whole = `${streamHead}${chunk('abcd')}${chunk('efgh')}0\r\n\r\n`
   for (const byte of whole) push(byte)
@@ -160,7 +160,7 @@ test('what HTTP puts around chunks is not counted, however it is cut on the way'
   assert.deepEqual([text(), ends], [`${streamHead}${chunk('abcd')}4\r\nef`, ['reset']])
 })
 
-test('a stream closes behind its messages, of which signs of life are none', () => {
+test('a stream closes behind its messages, not counting keep-alive comments', () => {
   const { push, text, ends, done } = shaped({ incident: { kind: 'close', at: { messages: 2 } } })
   push(`${streamHead}${chunk(': alive\n\n')}${chunk(note(1))}`)
   assert.deepEqual(ends, [])
@@ -180,7 +180,7 @@ test('an answer that comes before its messages is hit itself, as is a reply that
   assert.deepEqual([plain.text(), plain.ends], [head, ['close']])
 })
 
-test('what is no event passes at once: a byte order mark, empty lines, and signs of life', () => {
+test('bytes outside events pass at once: a byte order mark, empty lines, and keep-alive comments', () => {
   const { push, text } = shaped({ incident: { kind: 'close', at: { messages: 1 } } })
   for (const idle of ['\ufeff', '\n', ': alive\n', '\r\n', ': half']) {
     push(`${idle === '\ufeff' ? streamHead : ''}${chunk(idle)}`)
@@ -277,7 +277,7 @@ test('a stall holds back what comes behind its messages, and then everything com
   assert.equal(text(), `${streamHead}${chunk(note(1))}${chunk(note(2))}${chunk(answer)}`)
 })
 
-test('it happens at the latest when its time has come, and not after a release', async () => {
+test('a timed incident happens at its time at the latest, and never after a release', async () => {
   const incident = { kind: 'reset', at: { bytes: Infinity }, latestMs: 1_000 } as const
   const late = shaped({ incident })
   late.push(`${head}01`)
@@ -303,7 +303,7 @@ test('a reset that is lifted in the time that it leaves for what came before has
   assert.deepEqual([ends, clock.pending], [[], 0])
 })
 
-test('of a call that is sent again each reply counts anew, and what has happened to one does not happen to the next', async () => {
+test('each reply of a retried call counts anew, and an incident in one reply does not repeat in the next', async () => {
   const clock = new ManualClock()
   const done = { bytes: 0, messages: 0, hasHappened: false }
   const incident = { kind: 'reset', at: { bytes: 12 } } as const
@@ -351,7 +351,7 @@ function together(...plans: Pick<WireShape, 'pace' | 'incident'>[]) {
   return { clock, shapers, shapes, push, ends, passed, over: () => over }
 }
 
-test('of two faults each shapes what the one behind it lets through, and a cut waits for what drips before it', async () => {
+test('each of two faults shapes the output of the fault behind it, and a cut waits for dripping bytes before it', async () => {
   const { clock, push, ends, passed, shapes, over } = together(
     { pace: { bytes: 20, gapMs: 100 } },
     { incident: { kind: 'close', at: { messages: 1 } } },

@@ -142,7 +142,7 @@ describe(
 
 const PAGE = 'docs/fault-cells.md'
 
-test(`${PAGE} says of each type at each place what was seen`, async (t) => {
+test(`${PAGE} has the result of each type at each place`, async (t) => {
   const types = Object.keys(faults)
   const isWhole = types.every((type) => places.every(({ name }) => seen.has(`${type} ${name}`)))
   if (!isWhole) return t.skip('not each type was seen at each place')
@@ -155,7 +155,7 @@ test(`${PAGE} says of each type at each place what was seen`, async (t) => {
   assert.equal(await readFile(PAGE, 'utf8'), page, 'npm run cells -- --record writes it anew')
 })
 
-test('no entry stands for a type that there is not', () => {
+test('every entry has an existing type of fault', () => {
   assert.deepEqual(
     Object.keys(entries).filter((name) => !(name in faults)),
     [],

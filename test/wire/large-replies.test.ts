@@ -95,7 +95,7 @@ test('a large reply comes to a modern agent with all that it says', async () => 
 })
 
 for (const era of ['legacy', 'modern'] as const)
-  test(`a large reply that is none is an error to a ${era} agent that says why`, async () => {
+  test(`an invalid large reply becomes an error with its reason for a ${era} agent`, async () => {
     const agent = new WireAgent(gateway.mcp('one'), era)
     await agent.open()
     for (const [name, [, words]] of Object.entries(bad)) {

@@ -75,7 +75,7 @@ for (const at of ['headers', { afterBytes: 30 }])
     assert.ok((await client.request('tools/list')).result)
   })
 
-test('a reply that trickles to an agent has its place until it is written, and none is lost at the end', async () => {
+test('a slow reply keeps its slot until it is written, and is complete at the end', async () => {
   const gateway = await start((await server()).url, {
     type: 'conn.slow_drip',
     side: 'client',
@@ -101,7 +101,7 @@ test('a reply that trickles to an agent has its place until it is written, and n
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 })
 
-test('a server that streams faster than a fault lets through has to wait', async () => {
+test("a fault slows down a server that streams faster than the fault's rate", async () => {
   let written = 0
   const flooding = await RawServer.start(({ message: { method } }, response) => {
     if (method !== 'tools/call') return false

@@ -129,7 +129,7 @@ function postOf(path: string, headers: Readonly<Record<string, string>>, body: J
   return requestOf(`POST ${path}`, { ...headers, 'transfer-encoding': 'chunked' }, ...chunks)
 }
 
-test('replies to requests that were sent in a row come whole and in order, whatever they are cut into', async () => {
+test('replies to pipelined requests come whole and in order, however the requests are cut', async () => {
   const random = seeded(SEED)
   const below = (limit: number) => Math.floor(random() * limit)
   for (let nth = 0; nth < CONNECTIONS; nth++) {
@@ -181,7 +181,7 @@ test('replies to requests that were sent in a row come whole and in order, whate
   }
 })
 
-test('who sends a call and ends its session in one piece is told that the session has ended, and not that there is none', async () => {
+test('a client that pipelines a call and the end of its session hears that the session has ended, not that it is unknown', async () => {
   const { headers } = await RawClient.open(gateway.mcp('one'))
   const call = { jsonrpc: '2.0', id: 'cut', method: 'tools/call', params: { name: 'any', arguments: {} } }
   const connection = await Connection.open()
@@ -192,7 +192,7 @@ test('who sends a call and ends its session in one piece is told that the sessio
   assert.equal(left?.status, 204)
 })
 
-test('calls that wait behind another one of their connection are answered when the gateway ends meanwhile', async () => {
+test('calls queued behind another call of their connection are answered when the gateway stops meanwhile', async () => {
   const held: (() => void)[] = []
   const server = await RawServer.start(
     ({ message: { id, method } }, response) => {

@@ -209,7 +209,7 @@ for (const era of eras) {
   })
 
   for (const tool of ['late', 'held'])
-    test(`a reply that a fault breaks off before its answer, client, ${era}, ${tool}: it is accounted as what the agent saw`, async () => {
+    test(`a fault that breaks off a reply before its answer, client, ${era}, ${tool}: its fate is what the agent saw`, async () => {
       const { end } = await read(await send(era, 'client', tool))
       assert.equal(end, tool === 'late' ? 'ECONNRESET' : 'end')
       if (era === 'modern') assert.deepEqual(await fatesOf(tool, era, 'client'), ['surfaced'])
@@ -221,7 +221,7 @@ for (const era of eras) {
     assert.deepEqual(await fatesOf('fails', era, 'client'), ['notApplicable'])
   })
 
-  test(`an agent that does not read a reply which a fault shapes, ${era}, is sent away as any other`, async () => {
+  test(`an agent that does not read a shaped reply, ${era}, is cut off like any other`, async () => {
     const closed = async () =>
       (await gateway.metric('breakwater_unread_closed_total', 'cause="stalled"')) ?? 0
     const before = await closed()

@@ -47,7 +47,7 @@ const isCut = (client: RawClient, tool: string): Promise<boolean> =>
     () => true,
   )
 
-test('an agent that leaves while its replies wait behind another one takes no place of a fault', async () => {
+test('an agent that leaves while its replies are queued takes no slot of a fault', async () => {
   const held: ServerResponse[] = []
   const server = await RawServer.start(({ message: { id, method, params } }, response) => {
     if (method !== 'tools/call') return false

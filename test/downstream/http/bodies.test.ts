@@ -58,7 +58,7 @@ test('a body is the text that it is in UTF-8, wherever it is cut', async () => {
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })
 
-test('what is no UTF-8 is a parse error', async () => {
+test('invalid UTF-8 is a parse error', async () => {
   const { begin, bodies } = setUp()
   const body = begin()
   body.payload.end(Buffer.of(0x22, 0xc3, 0x22))
@@ -197,7 +197,7 @@ test('an agent ends no body of another one with less at its address, and leaves 
   await until('the next one is complete', () => next.text?.length === 100)
 })
 
-test('where a limit is met, what hardly moves goes first: many agents with little each keep no other out', async () => {
+test('at a limit the slowest bodies go first: many agents with little each keep no other out', async () => {
   const { clock, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 12 })
   const each = (n: number) => ({ 'mcp-session-id': `attacker ${n}` })
   const idle = await Promise.all(Array.from({ length: 12 }, (_, n) => fill(begin('10.0.0.1', each(n)), 40)))

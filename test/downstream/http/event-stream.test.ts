@@ -11,7 +11,7 @@ const { replay, keepAlive } = testGuards(new ManualClock())
 const newStream = (number = 3, log = new ReplayLog(replay)) =>
   new EventStream(number, log, { unread: () => undefined, keepAlive })
 
-test('what is sent arrives as events, each with an id', async (t) => {
+test('messages arrive as events, each with an id', async (t) => {
   const hold = await holdResponses(t)
   const { response, client } = await hold()
   const stream = newStream()
@@ -41,7 +41,7 @@ test('the headers go out at once, and a primed client has an id before the first
   assert.deepEqual(client.events[0], { type: 'message', data: '', id: '3-0', retryMs: undefined })
 })
 
-test('what is sent while nobody listens waits for the first who does', async (t) => {
+test('messages sent without a listener wait for the first listener', async (t) => {
   const hold = await holdResponses(t)
   const stream = newStream()
   void stream.send('a')
@@ -162,7 +162,7 @@ test('a pause of a stream that nobody listens to does nothing', async (t) => {
   assert.deepEqual(client.data, ['a'])
 })
 
-test('an id that is none of ours is not read', () => {
+test('a foreign event id is ignored', () => {
   assert.deepEqual(readEventId('3-17'), { stream: 3, sequence: 17 })
   assert.deepEqual(readEventId('0-0'), { stream: 0, sequence: 0 })
   for (const id of [

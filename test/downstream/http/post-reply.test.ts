@@ -126,7 +126,7 @@ test('large answers to a batch have a turn each in a stream, and come in order b
   assert.equal(readIn.length, 3)
 })
 
-test('what comes before the answer makes it a stream, which ends with the answer', async (t) => {
+test('a message before the answer makes the reply a stream, which ends with the answer', async (t) => {
   const { client, clock, channel, reply, record } = await setUp(t, { version: '2025-06-18' })
   await clock.advance(5)
   void channel.send(progress)
@@ -153,7 +153,7 @@ test('a stream that the server opened is open for the client at once', async (t)
   assert.deepEqual(client.data, [answer.text])
 })
 
-test('what the endpoint drops opens nothing', async (t) => {
+test('a message dropped by the endpoint opens no stream', async (t) => {
   const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
   assert.equal(channel.send(progress), undefined)
   assert.equal(record.firstByteAt, undefined)

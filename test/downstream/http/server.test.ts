@@ -90,7 +90,7 @@ test('a connection with too many requests behind one that takes long is closed, 
   )
 })
 
-test('of many requests that come in one packet no more are taken than may wait, and the rest is not even read', async (t) => {
+test('a packet with many requests yields only as many as may wait, and the rest is not read', async (t) => {
   let taken = 0
   const { quotas, refused, open } = await setUp(t, (_, response) => {
     taken++
@@ -168,7 +168,7 @@ test('a client that has all its connections open is closed at once, others are n
   assert.deepEqual([await isServed('127.0.0.1'), await isServed('127.0.0.1')], [true, false])
 })
 
-test('whatever answers a request, a reply that is not read is seen', async (t) => {
+test('an unread reply is noticed, whatever answers the request', async (t) => {
   const { wrote, open } = await setUp(t, (_, response) => response.end('x'.repeat(20 * 1024 ** 2)))
   const { socket } = open()
   socket.pause()

@@ -112,7 +112,7 @@ test('a connection that takes nothing for as long as it may is closed', async (t
   assert.deepEqual([closed, unread.bytes, clock.pending], [['stalled'], 0, 0])
 })
 
-test('one that takes a little now and then is not', async (t) => {
+test('a connection that takes a little now and then stays open', async (t) => {
   const { clock, closed, send } = await setUp(t)
   const held = await send({}, { bytes: 2 * REPLY })
   const incoming = await held.client.headers
@@ -145,7 +145,7 @@ test('over the limit of all, as many are closed as it takes, and never the newes
   assert.deepEqual([...new Set(closed)], ['total'])
 })
 
-test('who reads is not closed for others who read a little, however long it has been there', async (t) => {
+test('a client that reads is not closed in favour of slower readers, however old its connection', async (t) => {
   const { clock, closed, send } = await setUp(t, { total: 160 * MIB })
   const reading = await send({}, { bytes: 3 * REPLY })
   const slow: Held[] = []
@@ -252,7 +252,7 @@ test('a connection with too many replies that wait for another one is closed, an
     }
 })
 
-test('what waits for a reply that takes long is not held against its client, and is forgotten with the connection', async (t) => {
+test('replies queued behind a slow reply do not count against their client, and are forgotten with the connection', async (t) => {
   const { clock, unread, responses, socket, answer, closed } = await setUpPipelined(t, 3)
   for (const response of responses.slice(1)) answer(response, MIB)
   await clock.advance(60_000)
@@ -262,7 +262,7 @@ test('what waits for a reply that takes long is not held against its client, and
   assert.deepEqual([unread.bytes, clock.pending, closed], [0, 0, []])
 })
 
-test('of what waited for a reply, what its client does not take once that is sent is held against it', async (t) => {
+test('queued replies count against their client once the reply before them is sent', async (t) => {
   const { clock, unread, responses, answer, closed } = await setUpPipelined(t, 3)
   for (const response of responses.slice(1)) answer(response, REPLY)
   assert.ok(unread.bytes > 2 * REPLY)

@@ -6,7 +6,7 @@ import { holdResponses } from '../../support/held-responses.ts'
 import { until } from '../../support/until.ts'
 import { message, testSession } from '../test-session.ts'
 
-test('what comes outside of calls waits until the client listens', async (t) => {
+test('messages outside calls wait until the client listens', async (t) => {
   const hold = await holdResponses(t)
   const { session } = testSession()
   assert.equal(session.listening, false)
@@ -92,7 +92,7 @@ test('a client of an older version is not primed', async (t) => {
   }
 })
 
-test('a session is idle from the end of the last thing on, whatever that was', async (t) => {
+test('a session is idle from the end of its last activity on', async (t) => {
   const hold = await holdResponses(t)
   const { session, clock } = testSession()
   await clock.advance(1_000)

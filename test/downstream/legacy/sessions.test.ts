@@ -76,7 +76,7 @@ test('when there is no room at all, the longest idle session of the client with 
   assert.equal(sessions.size, 4)
 })
 
-test('of several who share an address, who has the most sessions makes room', async () => {
+test('among clients at one address, the client with the most sessions makes room', async () => {
   const { clock, sessions, add } = testSessions(10, 4)
   const of = (token: string) => ({ headers: { authorization: token } })
   const hoard = [1, 2, 3].map(() => add(undefined, 'proxy', of('greedy')))
@@ -175,7 +175,7 @@ test('a session whose server left the config ends with its last call, and is fou
   assert.equal(ended, true)
 })
 
-test('to settle a session that is not leaving changes nothing', () => {
+test('settling a session that is not leaving changes nothing', () => {
   const { sessions, add } = testSessions()
   const session = add()
   sessions.settle(session)
@@ -224,7 +224,7 @@ test('at the end all sessions are closed, and no timer is left', async () => {
   assert.equal(clock.pending, 0)
 })
 
-test('what a client said of itself counts from the draft on until its session is closed', async () => {
+test("a client's description counts from the draft until its session is closed", async () => {
   const { sessions, initializeParams, draft, add } = testSessions()
   const [drafted, open] = [draft('s'), add('s')]
   assert.ok(initializeParams.total > 0)
@@ -235,7 +235,7 @@ test('what a client said of itself counts from the draft on until its session is
   assert.equal(initializeParams.total, 0)
 })
 
-test('who hoards what is kept of clients makes room for others, at one address or from anywhere', async () => {
+test('a client that hoards stored descriptions makes room for others, at one address or from anywhere', async () => {
   const { clock, sessions, initializeParams, draft } = testSessions(100)
   const big = { clientInfo: { name: 'x'.repeat(1_000) } }
   const hoarder = { authorization: 'hoarder' }
@@ -270,7 +270,7 @@ test('who hoards what is kept of clients makes room for others, at one address o
   assert.deepEqual(open().filter(Boolean).length, 2)
 })
 
-test('of those whom nothing tells apart, what takes more makes room for what takes less, and never the other way', async () => {
+test('among indistinguishable clients, larger descriptions make room for smaller ones, never the other way', async () => {
   const { clock, sessions, initializeParams, draft } = testSessions(100)
   const small = { clientInfo: { name: 'x' } }
   const big = { clientInfo: { name: 'x'.repeat(1_000) } }

@@ -41,7 +41,7 @@ test('one client gets its share, all together get what there is, and each error 
   assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [1, 1, 2])
 })
 
-test('what counts as more than one is refused when that much is not left', () => {
+test('a request of several units is refused when fewer are left', () => {
   const quota = new Quota('listens', 'subscriptions', { max: 10, perClient: 6 }, () => undefined)
   quota.take('a', 4)
   assert.equal(quota.exceeds('a', 2), undefined)
@@ -92,7 +92,7 @@ test('a tenant has half of the calls of its client that may wait for answers, a 
   assert.equal(takeAll(asked('one', 'ours', 'c')), 1)
 })
 
-test('of the last eighth of its places a client gives a tenant as many as are free, and no count outlives its call', () => {
+test('a client gives a tenant as many of its last eighth of slots as are free, and no count outlives its call', () => {
   const shares = { ...defaultLimits.shares, calls: { max: 64, perClient: 32 } }
   const { calls, tenantCalls } = new Quotas(shares, () => undefined)
   const begin = (tenant: string) => {

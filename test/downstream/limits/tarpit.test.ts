@@ -44,7 +44,7 @@ async function stubborn({ clock, tarpit }: ReturnType<typeof setUp>, many: numbe
   return longest
 }
 
-test('whoever comes back too soon more than ten times waits longer and longer, as long as it is more than ten a second', async () => {
+test('a client that retries too soon more than ten times waits longer and longer, above ten retries a second', async () => {
   const { impatient, clock } = setUp()
   const pauses = await impatient(20, 30_000)
   assert.deepEqual(pauses.slice(0, 11), Array<number>(11).fill(0))
@@ -59,19 +59,19 @@ test('whoever comes back too soon more than ten times waits longer and longer, a
   assert.ok(perSecond > 8 && perSecond < 12, `${perSecond} a second`)
 })
 
-test('nobody waits for longer than the longest pause, however many of them there are', async () => {
+test('nobody waits for longer than the longest pause, however many clients wait', async () => {
   const longest = await stubborn(setUp(), 60, 10)
   assert.equal(longest.at(-1), 1_000)
   assert.ok(longest.every((pause) => pause <= 1_000))
 })
 
-test('nobody waits for longer than it was told to stay away', async () => {
+test('nobody waits for longer than its retry time', async () => {
   const { impatient } = setUp()
   const pauses = await impatient(60, 30)
   assert.equal(Math.max(...pauses), 30)
 })
 
-test('several who share a session, and heed each what it was told, are not held', async () => {
+test('several agents of one session that heed their retry times are not held', async () => {
   const { clock, tarpit } = setUp()
   // Eight agents in turn, each told to wait a second: the latest advice is always for another agent.
   for (let n = 0; n < 400; n++) {
@@ -80,7 +80,7 @@ test('several who share a session, and heed each what it was told, are not held'
   }
 })
 
-test('whoever was told to stay away from one tool for long is not held for coming back to another in time', async () => {
+test('a client told to avoid one tool for long is not held when it calls another tool in time', async () => {
   const { clock, tarpit } = setUp()
   for (let n = 0; n < 300; n++) {
     if (n % 100 === 0) assert.equal(tarpit.hold('a', clock.now(), 60_000), undefined)
@@ -89,7 +89,7 @@ test('whoever was told to stay away from one tool for long is not held for comin
   }
 })
 
-test('whoever heeds what it was told is never held, however often it is rejected', async () => {
+test('a client that heeds its retry times is never held, however often it is rejected', async () => {
   const { clock, tarpit } = setUp()
   for (let n = 0; n < 100; n++) {
     assert.equal(tarpit.hold('a', clock.now(), 50), undefined)
@@ -97,7 +97,7 @@ test('whoever heeds what it was told is never held, however often it is rejected
   }
 })
 
-test('heeding it once is enough to begin anew', async () => {
+test('heeding a retry time once resets the tarpit', async () => {
   const { clock, impatient } = setUp()
   assert.equal((await impatient(12, 5_000)).at(-1), 10)
   await clock.advance(5_000)
@@ -111,7 +111,7 @@ test('calls that were under way when the first of them was rejected are not held
   for (let n = 0; n < 100; n++) assert.equal(tarpit.hold('a', cameAt, 5_000), undefined)
 })
 
-test('many at a time do not come around it: each counts that comes after the first rejection', async () => {
+test('concurrent calls do not evade the tarpit: each call after the first rejection counts', async () => {
   const { clock, tarpit, count } = setUp()
   void tarpit.hold('a', clock.now(), 5_000)
   for (let round = 0; round < 10; round++) {
@@ -135,7 +135,7 @@ test('a client is forgotten a minute after it may come back, when another is rej
   assert.equal(tarpit.size, 2)
 })
 
-test('one client is not held for another, and what is no rejection never is', async () => {
+test('a client is not held for another client, and an accepted call is never held', async () => {
   const { clock, tarpit, impatient } = setUp()
   await impatient(15, 5_000)
   assert.equal(tarpit.hold('b', clock.now(), 5_000), undefined)
@@ -163,7 +163,7 @@ test('only so many are held at a time, of one and of all, and none with a longes
   assert.equal(tarpit.hold('a', clock.now(), 50_000), undefined)
 })
 
-test('of the calls that one address may have under way, those that are held are never more than a quarter', async () => {
+test('held calls never exceed a quarter of the calls an address may have under way', async () => {
   const { clock, tarpit, count, impatient } = setUp(1_000, 50)
   await impatient(12, 5_000)
   count.held = 0
@@ -171,7 +171,7 @@ test('of the calls that one address may have under way, those that are held are 
   assert.equal(count.held, 12)
 })
 
-test('at the end of the gateway what is held is let go, and nothing more is held', async () => {
+test('a stopping gateway releases held calls, and holds no more', async () => {
   const { clock, tarpit, impatient } = setUp()
   await impatient(13, 5_000)
   const pauses = [tarpit.hold('a', clock.now(), 5_000), tarpit.hold('a', clock.now(), 5_000)]
@@ -201,7 +201,7 @@ test('in a session of the legacy era rejections of a client that does not wait c
   assert.equal(error.data.reason, 'rate_limited')
 })
 
-test('who asks for session after session in the legacy era is held as well', async (t) => {
+test('a client that asks for session after session in the legacy era is held as well', async (t) => {
   const { begin, post, clock } = await testEndpoint(t, () => '{}', {}, { perTenant: slow.perSession })
   await begin()
   const params = {

@@ -152,7 +152,7 @@ test('a question without params is asked without params', async (t) => {
   bench.endpoint.close()
 })
 
-test('a server that asks for ever is refused after ten rounds', async (t) => {
+test('a server that asks without end is refused after ten rounds', async (t) => {
   const bench = await testModern(t, async (mcpRequest) => {
     let rounds = 0
     for (;;) {
@@ -170,7 +170,7 @@ test('a server that asks for ever is refused after ten rounds', async (t) => {
   assert.equal(resultOf(last).rounds, 10)
 })
 
-test('what the client did not say that it can answer is refused without asking it', async (t) => {
+test("questions beyond the client's capabilities are refused without asking the client", async (t) => {
   const answers: Json[] = []
   const bench = await testModern(t, async (mcpRequest) => {
     for (const method of ['elicitation/create', 'tasks/get', 'ping'])
@@ -209,7 +209,7 @@ test('progress comes under the token of the turn that waits, also after a retry'
   assert.equal(messages[1]?.id, 2)
 })
 
-test('progress that nobody asked for is not told', async (t) => {
+test('progress without a token is not passed on', async (t) => {
   const bench = await testModern(t, (mcpRequest) => {
     void channelOf(mcpRequest).send(
       message({ method: 'notifications/progress', params: { progressToken: 'x' } }),
@@ -349,7 +349,7 @@ test('a state counts once, for the same request of the same kind of client', asy
   await refused(call(6, { requestState, inputResponses }))
 })
 
-test('states and answers that are not ours go to the server as they are', async (t) => {
+test('foreign states and answers go to the server unchanged', async (t) => {
   const bench = await testModern(t)
   for (const requestState of ['v1.eyJ', 12345, null])
     await bench.send(call(1, { requestState, inputResponses: null }))

@@ -24,7 +24,7 @@ test('a server is asked for more only if it sends less', () => {
   assert.equal(isMoreVerbose('error', 'debug'), false)
 })
 
-test('what is no level is asked of no server', () => {
+test('an invalid level reaches no server', () => {
   assert.equal(isMoreVerbose('loud', undefined), false)
   assert.equal(isMoreVerbose('loud', 'debug'), false)
 })

@@ -76,7 +76,7 @@ test('neither questions nor lists without a time nor errors are kept', async () 
   }
 })
 
-test('who is in a hurry waits for nobody else’s fetch, and finds what is kept', async () => {
+test("a caller with a short deadline waits for no other caller's fetch, and finds the stored list", async () => {
   const clock = new ManualClock()
   const cache = new ListCache(clock)
   const slow = cache.get(k, 'a', () => new Promise(() => {}))
@@ -123,7 +123,7 @@ test('a list that was under way when its server changed is neither kept nor give
   assert.equal(fetched(), 1)
 })
 
-test('of lists that are larger than 64 MiB all together the oldest makes room, and its size is given back', async () => {
+test('lists over 64 MiB in total drop the oldest, and its size is given back', async () => {
   const cache = new ListCache(new ManualClock())
   const { fetch, fetched } = counted({ tools: ['x'.repeat(4 * 1024 * 1024)], ttlMs: 1_000 })
   const ask = async (n: number) => {
@@ -140,7 +140,7 @@ test('of lists that are larger than 64 MiB all together the oldest makes room, a
   for (let n = 0; n < 7; n++) assert.equal(await ask(n), false)
 })
 
-test('what else a request for a list says makes another list of it, but for who asks and in which trace', async (t) => {
+test('other parameters of a list request select another cached list, except the sender and the trace', async (t) => {
   const bench = await testModern(t, () => '{"tools":[],"ttlMs":60000,"cacheScope":"public"}')
   const fetched = async (params: object, own: object = {}) => {
     const before = bench.requests.length

@@ -34,7 +34,7 @@ const unused: Pick<Endpoint, 'request' | 'notify' | 'inbound' | 'outbound'> = {
   outbound: (_, __, message) => message,
 }
 
-test('a stream is acknowledged with what it will tell, and tells it', async (t) => {
+test('a stream is acknowledged with its notifications, and delivers them', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 42, { toolsListChanged: true, promptsListChanged: true })
   bench.endpoint.listening.tellChanged(['tools', 'prompts', 'resources'])
@@ -50,7 +50,7 @@ test('a stream is acknowledged with what it will tell, and tells it', async (t) 
   assert.deepEqual(messages[2]?.result, { resultType: 'complete', _meta: { [SUBSCRIPTION_ID_KEY]: 42 } })
 })
 
-test('a stream of which nothing can be told ends at once, with its result', async (t) => {
+test('a stream without deliverable notifications ends at once, with its result', async (t) => {
   const bench = await testModern(t)
   const { messages } = await bench.send(listen('a', { promptsListChanged: true }))
   assert.deepEqual(
@@ -60,7 +60,7 @@ test('a stream of which nothing can be told ends at once, with its result', asyn
   assert.equal(bench.endpoint.listening.size, 0)
 })
 
-test('what is no filter is refused as invalid params', async (t) => {
+test('an invalid filter is refused as invalid params', async (t) => {
   const bench = await testModern(t)
   for (const filter of [undefined, [], { resourceSubscriptions: [1] }]) {
     const { status, messages } = await bench.send(listen('a', filter))
@@ -172,7 +172,7 @@ test('a burst of one list that changes is told twice, whoever sends it how often
   client.close()
 })
 
-test('what servers say outside of calls reaches those who asked for it', async (t) => {
+test('messages outside calls reach the clients that asked for them', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 1, { resourceSubscriptions: ['a://1'] })
   const { caller } = bench.requests[0]!
@@ -183,7 +183,7 @@ test('what servers say outside of calls reaches those who asked for it', async (
   client.close()
 })
 
-test('a silent stream shows a sign of life every 15 seconds', async (t) => {
+test('a silent stream gets a keep-alive comment every 15 seconds', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 1, { toolsListChanged: true })
   await bench.clock.advance(15_000)

@@ -61,7 +61,7 @@ test('a request that the call does not fit leaves it waiting', () => {
   assert.equal(store.take(state, any), waiting)
 })
 
-test('states of servers, and what is no text, are not ours', () => {
+test('states of servers, and states that are no text, are foreign', () => {
   const { store } = pendingInputs()
   for (const state of ['v1.eyJ', '', 12345, null, undefined]) assert.equal(store.isOurs(state), false)
 })

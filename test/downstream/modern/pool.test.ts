@@ -244,7 +244,7 @@ test('closing the pool drops all', () => {
   assert.equal(callers.size, 0)
 })
 
-test('what a server sends outside of calls goes to all who listen', () => {
+test('messages outside calls go to all listeners', () => {
   const caller = pool().of('a')
   const heard: unknown[] = []
   caller.listeners.add((server, { value }) => heard.push([server, value.method]))
@@ -266,7 +266,7 @@ test('a server that asks outside of a call hears that nobody is there, and its p
   assert.deepEqual((answers[1] as { result: object }).result, {})
 })
 
-test('what clients say of themselves is bounded in memory, and given back with their caller', () => {
+test('descriptions of clients are bounded in memory, and released with their caller', () => {
   const greetings = greetingsOf({ max: 20_000, perClient: 10_000 })
   const { callers } = pool({ greetings })
   const info = (name: string) => ({ name, x: 'x'.repeat(4_000) })
@@ -278,7 +278,7 @@ test('what clients say of themselves is bounded in memory, and given back with t
   assert.equal(greetings.total, 0)
 })
 
-test('who says the most makes room for others, but not with a caller that is in use', async () => {
+test('the client with the largest descriptions makes room for others, but not with a caller in use', async () => {
   const greetings = greetingsOf({ max: 40_000, perClient: 30_000 })
   const { clock, callers, dropped } = pool({ greetings })
   const info = (name: string) => ({ name, x: 'x'.repeat(4_000) })

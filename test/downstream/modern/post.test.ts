@@ -49,7 +49,7 @@ test('from the first message on the reply is a stream of events without ids', as
   assert.equal(seen.gone, 0)
 })
 
-test('a client that leaves before its answer is told of, once', async (t) => {
+test('the endpoint hears once that a client left before its answer', async (t) => {
   const { post: reply, client, response, seen } = await post(t)
   void reply.send('{"n":1}')
   await client.headers
@@ -62,7 +62,7 @@ test('a client that leaves before its answer is told of, once', async (t) => {
   assert.equal(seen.gone, 1)
 })
 
-test('who sends more than the connection takes has to wait', async (t) => {
+test('a sender waits when the connection takes no more', async (t) => {
   const { post: reply, client } = await post(t)
   const waiting = reply.send(JSON.stringify('x'.repeat(8 * 1024 ** 2)))
   assert.ok(waiting instanceof Promise)

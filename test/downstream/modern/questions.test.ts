@@ -46,7 +46,7 @@ test('a question that the client can answer is kept until it has done so', () =>
   assert.equal(open.size, 1)
 })
 
-test('what is not for the client to answer is answered in its place', () => {
+test('the gateway answers questions that are not for the client', () => {
   const { open, ask, heard } = questions()
   for (const method of ['ping', 'tasks/list', 'sampling/createMessage']) assert.equal(ask(method), false)
   assert.deepEqual(heard.map(codeOf), [undefined, METHOD_NOT_FOUND, MISSING_CAPABILITY])
@@ -98,7 +98,7 @@ test('questions take room, which is given back by an answer, by the server, and 
   assert.deepEqual([open.size, room.left], [0, 250])
 })
 
-test('answers that nobody asked for cost time that grows with their number only', () => {
+test('unrequested answers cost linear time', () => {
   const { open, ask } = questions()
   for (let n = 0; n < 100; n++) ask('roots/list')
   const timeOf = (count: number) => {

@@ -44,7 +44,7 @@ test('a numeric id stays a number', () => {
   assert.equal(text, '{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}')
 })
 
-test('what a server says of type and caching is left as it is', () => {
+test("a server's own type and caching fields stay unchanged", () => {
   const said = '"result":{"tools":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}'
   assert.equal(call(`{"id":1,${said}}`, 200, 'tools/list').text, `{"id":"mine",${said}}`)
 })
@@ -94,7 +94,7 @@ test('an answer without an id gets one', () => {
   )
 })
 
-test('of an id that stands there twice the one that counts is replaced', () => {
+test('the effective one of two ids in a message is replaced', () => {
   const { text } = call('{"id":1,"result":{"resultType":"complete"},"id":2}')
   assert.equal((JSON.parse(text) as { id: unknown }).id, 'mine')
 })

@@ -49,7 +49,7 @@ test('a filter holds what was asked for and is offered; unknown keys do no harm'
   )
 })
 
-test('what is no filter is not read as one', () => {
+test('an invalid filter is not parsed', () => {
   const uris = Array.from({ length: 1_001 }, (_, index) => `a://${index}`)
   for (const given of [
     undefined,
@@ -98,7 +98,7 @@ test('a subscription says what it will tell, tells just that under its own id, a
   }
 })
 
-test('a subscription of which nothing can be told is empty', async (t) => {
+test('a subscription without deliverable notifications is empty', async (t) => {
   assert.equal((await subscription(t, {})).subscription.isEmpty, true)
   assert.equal((await subscription(t, { promptsListChanged: true })).subscription.isEmpty, false)
   assert.equal((await subscription(t, { resourceSubscriptions: ['a://b'] })).subscription.isEmpty, false)

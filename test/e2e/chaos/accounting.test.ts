@@ -268,7 +268,7 @@ for (const [policy, block] of Object.entries(policies)) {
       })
 
     await t.test(
-      'of two faults of one call, the inner one is not reached where the outer one ends it',
+      'an outer fault that ends a call keeps the inner fault from being reached',
       async () => {
         const ended = new Set(
           drawn.filter(({ fault }) => fault === 'outer').map(({ call, attempt }) => `${call.id} ${attempt}`),
@@ -278,7 +278,7 @@ for (const [policy, block] of Object.entries(policies)) {
       },
     )
 
-    await t.test('all of it is about the calls that the client has made', async () => {
+    await t.test('every journal entry is about a call the client has made', async () => {
       const calls = await gateway.sums('breakwater_tool_calls_total', 'tool', 'server="s"')
       assert.deepEqual(calls, Object.fromEntries(tools.map((tool) => [tool, CALLS])))
       assert.equal(await gateway.metric('breakwater_chaos_engine_errors_total'), 0)

@@ -82,7 +82,7 @@ test('initialize.refused: the agent gets the error, and no session', async () =>
   assert.deepEqual(await fatesOf('refused'), { surfaced: 3 })
 })
 
-test('initialize.version: an agent that looks refuses to go on in it', async () => {
+test('initialize.version: an agent that checks the version stops the handshake', async () => {
   const { result } = (await (await initialize('outdated')).json()) as { result: Json }
   assert.equal(result.protocolVersion, '1999-01-01')
   await assert.rejects(connect(gateway.mcp('outdated')), /1999-01-01/)
@@ -92,7 +92,7 @@ test('initialize.version: an agent that looks refuses to go on in it', async () 
   assert.equal(escaped + surfaced, 3)
 })
 
-test('initialize.no_capabilities: the agent is told that there is nothing, in a session that works', async () => {
+test('initialize.no_capabilities: the agent sees no capabilities, in a working session', async () => {
   const client = await RawClient.open(gateway.mcp('incapable'))
   assert.deepEqual((client.welcome.result as Json).capabilities, {})
   assert.notEqual(client.session, '')
@@ -101,7 +101,7 @@ test('initialize.no_capabilities: the agent is told that there is nothing, in a 
   assert.deepEqual((messages[0]?.result as Json).capabilities, {})
 })
 
-test('initialize.hang: the answer comes when it is over, and with it the session', async () => {
+test('initialize.hang: the answer and the session come when the fault ends', async () => {
   const client = await RawClient.open(gateway.mcp('late'))
   assert.ok(client.welcome.result)
   assert.notEqual(client.session, '')
@@ -124,7 +124,7 @@ test('ping.error: the agent gets the error', async () => {
   assert.deepEqual(await fatesOf('puzzled'), { surfaced: 1 })
 })
 
-test('what the gateway asks servers by itself is not hit, nor who talks to another server', async () => {
+test("faults towards agents spare the gateway's own requests and agents of other servers", async () => {
   const { body } = await gateway.admin<{ faults: { discovery: { hits: number } }[] }>('/admin/chaos')
   for (const { discovery } of body.faults) assert.equal(discovery.hits, 0)
   const client = await RawClient.open(gateway.mcp('well'))
@@ -142,7 +142,7 @@ test('a fault that names no server hits the endpoint over all of them', async ()
   assert.deepEqual(await fatesOf('everywhere'), { surfaced: 2 })
 })
 
-test('what they hold goes on at once when everything is stopped', async () => {
+test('stopping all faults releases held replies at once', async () => {
   const silent = await RawClient.open(gateway.mcp('silent'))
   const pong = silent.request('ping')
   const reply = initialize('hanging')

@@ -100,7 +100,7 @@ describe('kills and restarts', { concurrency: 3 }, () => {
     })
   }
 
-  test('so it does after an end in good order, and without a state folder; once it is lifted, the plan persists again', async () => {
+  test('a kill also holds after a clean exit, and without a state folder; once it is lifted, the plan persists again', async () => {
     const gateway = await restart(await survives('a signal', 'SIGTERM'), 'SIGTERM')
     assert.equal((await statusOf(gateway)).state, 'armed')
   })
@@ -147,7 +147,7 @@ describe('kills and restarts', { concurrency: 3 }, () => {
     await until('calls are hit', async () => (await client.call('read')).error !== undefined)
   })
 
-  test('a kill file that is there at the start keeps a plan that persists from being armed at all', async () => {
+  test('a kill file at the start keeps a persisted plan from being armed', async () => {
     const folder = await newFolder()
     await writeFile(join(folder, 'stop'), '')
     const gateway = await start(folder)

@@ -284,7 +284,7 @@ test('a config without the faults brings lists back', async (t) => {
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
-test('agents that listen are told that lists changed when a fault of lists is armed, and when it is over', async (t) => {
+test('listening agents hear of changed lists when a fault of lists is armed, and when it ends', async (t) => {
   const [legacy, modern] = await Promise.all(eras.map((era) => pagedServer(t, era)))
   const gateway = await Gateway.start({
     gateway: { environment: 'test' },

@@ -206,7 +206,7 @@ async function callIn(server: string, tool: string) {
   return { response, message, data, tookMs: performance.now() - before }
 }
 
-test('conn.dns: a resolver that is slow before it fails delays the call by that', async () => {
+test('conn.dns: a slow resolver delays the failing call', async () => {
   const { response, tookMs } = await callIn('named', 'late')
   assert.match(JSON.stringify(response), /fine/)
   assert.ok(tookMs >= 240, `${tookMs} ms`)
@@ -220,13 +220,13 @@ test('conn.dns: a lookup that lasts longer than timeouts.connect ends with it, a
   assert.deepEqual(await fatesOf(gateway, 'slow'), { surfaced: 3 })
 })
 
-test('conn.tls: who trusts any certificate has none to refuse', async () => {
+test('conn.tls: a server entry without certificate checks refuses no certificate', async () => {
   const client = await RawClient.open(gateway.mcp('careless'))
   assert.equal(await client.say('work'), 'fine')
   assert.deepEqual(await fatesOf(gateway, 'careless'), {})
 })
 
-test('conn.dns: what it holds goes on unharmed at once when everything is stopped', async () => {
+test('conn.dns: stopping all faults releases held calls at once, unharmed', async () => {
   const held = callIn('named', 'held')
   await until('it is held', async () => {
     const { body } = await gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')

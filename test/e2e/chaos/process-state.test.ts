@@ -175,7 +175,7 @@ test('proc.crash_loop: with `after`, each process lives for a while, and calls a
   await until('it has ended as well', async () => /ended by SIGKILL|is not started again/.test(await call()))
 })
 
-test('a process that stands still when the gateway is killed goes on to end in order', async () => {
+test('a stopped process continues and exits cleanly when the gateway is killed', async () => {
   const file = join(await newFolder(), 'ends')
   const program = `
     const { appendFileSync } = require('node:fs')

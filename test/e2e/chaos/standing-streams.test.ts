@@ -176,7 +176,7 @@ for (const name of ['cut', 'reset'])
     assert.equal(reader.ended, false)
   })
 
-test('listen.cut, replay: what had come comes again', async () => {
+test('listen.cut, replay: the server repeats events already seen', async () => {
   const { reader } = await listening('again')
   say(await streamOf('again', 1), 1)
   await streamOf('again', 2)
@@ -185,7 +185,7 @@ test('listen.cut, replay: what had come comes again', async () => {
   assert.deepEqual(heard(reader), [1, 1, 2])
 })
 
-test('listen.cut, gap: what was sent meanwhile is lost', async () => {
+test('listen.cut, gap: events sent meanwhile are lost', async () => {
   const { reader } = await listening('lossy')
   const first = await streamOf('lossy', 1)
   for (const n of [1, 2]) say(first, n)
@@ -264,7 +264,7 @@ for (const [name, expected] of [
     assert.deepEqual(heard(second), expected)
   })
 
-test('a fault that is armed later hits a stream that is open by then, and one that is lifted lets it be', async () => {
+test('arming a fault hits streams already open, and lifting the fault spares them', async () => {
   const { reader } = await listening('armed_later')
   const first = await streamOf('armed_later', 1)
   say(first, 1)
@@ -285,7 +285,7 @@ test('a fault that is armed later hits a stream that is open by then, and one th
   assert.equal(third.isClosed, false)
 })
 
-test('what was silent comes at once when everything is stopped, and what was refused is asked for', async () => {
+test('stopping all faults releases silent streams, and the gateway reopens refused streams', async () => {
   const { client, reader } = await listening('silent')
   const modern = await listening('modern_silent')
   const agent = await listening('agent_silent')

@@ -103,7 +103,7 @@ for (const { agent: era, replicas } of ways) {
   const where = `${era} agent, ${replicas === 1 ? 'one server' : `${replicas} replicas`}`
 
   describe(where, { concurrency: SCENES }, () => {
-    test(`writes under way when the server forgets their session end well, and run once as those behind them (${where})`, async () => {
+    test(`writes under way when the server forgets their session succeed and run once, like later writes (${where})`, async () => {
       const { forget, write, slowWrites, runsOf, opened } = await stage(era, replicas)
       const before = await opened()
       const underWay = await slowWrites('early')

@@ -18,7 +18,7 @@ async function refusals(gateway: Gateway, spec: Json, more: Json = {}): Promise<
   return (body.findings ?? []).map(({ path, message }) => `${path} ${message}`.trim()).join('\n')
 }
 
-test('what may not be run is refused before anything is injected, and a plan says why without injecting', async () => {
+test('the gateway refuses an invalid run before injecting anything, and a plan gives the reason without injecting', async () => {
   const { gateway } = await started({
     experiments: [{ name: 'canary', active: false, arms: { control: 'default', treatment: 'plain' } }],
   })
@@ -100,7 +100,7 @@ test('what may not be run is refused before anything is injected, and a plan say
   assert.equal((await gateway.admin('/admin/experiments/drill')).status, 404, 'a plan leaves nothing behind')
 })
 
-test('a server whose probes fail is in no steady state that is about them, though it is up', async () => {
+test('a server with failing probes has no steady state about probes, though it is up', async () => {
   const server = await FlakyServer.start()
   const folder = await newFolder()
   const health = { every: '1s', tool: { name: 'read', expect: 'what it never says' } }
@@ -116,7 +116,7 @@ test('a server whose probes fail is in no steady state that is about them, thoug
   assert.match(reason, /^the steady state does not hold: probe_failures = 0 \(found [1-9]\d*\); nothing/)
 })
 
-test('one that runs keeps others and comparisons away, and ends when the config changes under it', async () => {
+test('a run blocks other runs and comparisons, and ends when the config changes', async () => {
   const { gateway, parts } = await started()
   const agents = await traffic(gateway)
   const spec = specOf({
@@ -206,7 +206,7 @@ test('a run that needs approval waits for a name, which the journal keeps', asyn
   await agents.stop()
 })
 
-test('its progress is told as events, to the end', async () => {
+test("the gateway streams a run's progress as events, to the end", async () => {
   const { gateway } = await started()
   const agents = await traffic(gateway)
   await ask(gateway, specOf())

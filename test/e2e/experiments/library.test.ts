@@ -35,7 +35,7 @@ async function specOf(file: string): Promise<Json> {
   return read.written as Json
 }
 
-test('the library has what it promises', () => {
+test('the library has its promised drills', () => {
   assert.deepEqual(files, [
     'drift.yaml',
     'expired-credential.yaml',

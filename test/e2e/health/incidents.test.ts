@@ -163,7 +163,7 @@ describe('incidents', { concurrency: 4 }, () => {
     )
   })
 
-  test('what a killed gateway had yet to tell, the next one tells', async (t) => {
+  test('the next gateway sends the notices a killed gateway had not sent', async (t) => {
     const server = await ProbedServer.start()
     const receiver = await startReceiver(t, [500])
     const folder = await newFolder()

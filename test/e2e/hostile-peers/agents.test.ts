@@ -75,7 +75,7 @@ for (const [name, [status, bytes]] of Object.entries(refused))
     })
   })
 
-test('of all that was refused nothing is left', () => scene.isClean())
+test('nothing is left of the refused requests', () => scene.isClean())
 
 /** Unusual but valid requests. */
 const served: Readonly<Record<string, () => string>> = {
@@ -99,7 +99,7 @@ for (const [name, bytes] of Object.entries(served))
     await scene.isClean()
   })
 
-test('many requests in one packet are answered one after the other', async () => {
+test('the gateway answers many requests in one packet in order', async () => {
   const one = await peer()
   const bytes = Array.from({ length: 20 }, (_, n) => call.replace('"raw"', `"${100 + n}"`))
   await scene.beside(async () => {
@@ -127,7 +127,7 @@ test('heads and bodies that never come to an end cost a connection each, and end
   await scene.isClean()
 })
 
-test('a connection may end at any byte of a request, in every way in which it can', async () => {
+test('a connection may end at any byte of a request, by FIN or reset', async () => {
   await scene.beside(async () => {
     for (let at = 0; at < call.length; at += 9) {
       const [closing, halving, resetting] = [await peer(), await peer(true), await peer()]
@@ -142,7 +142,7 @@ test('a connection may end at any byte of a request, in every way in which it ca
   await scene.isClean()
 })
 
-test('whoever leaves, resets or half-closes while its call is under way leaves nothing behind', async () => {
+test('a client that leaves, resets or half-closes during its call leaves nothing behind', async () => {
   await scene.beside(async () => {
     const ways: ((one: RawSocket) => void)[] = [
       (one) => one.close(),
@@ -161,7 +161,7 @@ test('whoever leaves, resets or half-closes while its call is under way leaves n
   await scene.isClean()
 })
 
-test('whoever sends a large request and is gone at once leaves nothing behind', async () => {
+test('a client that sends a large request and leaves at once leaves nothing behind', async () => {
   await scene.beside(async () => {
     const all = await peers()
     const params = { name: 'sleep', arguments: { ms: 300, filler: 'x'.repeat(2_000_000) } }
@@ -175,7 +175,7 @@ test('whoever sends a large request and is gone at once leaves nothing behind', 
   await scene.isClean()
 })
 
-test('whoever resets the connection in the middle of a reply leaves nothing behind', async () => {
+test('a client that resets the connection during a reply leaves nothing behind', async () => {
   await scene.beside(async () => {
     const all = await peers()
     const params = { name: 'echo', arguments: { text: 'x'.repeat(200_000) } }

@@ -83,7 +83,7 @@ const troubles: readonly (readonly [method: string, params: string, code: number
   ['tools/call', `"name":"local__echo","arguments":{"a":[${'{},'.repeat(200_000)}1]}`, -32600],
 ]
 
-test('no request goes without an answer, in either era, whatever stands where a word should', async () => {
+test('every request gets an answer in either era, even with a wrong type in place of a string', async () => {
   const meta = JSON.stringify(metaOf()).slice(1, -1)
   for (const server of [undefined, 'local']) {
     const client = await RawClient.open(gateway.mcp(server))
@@ -105,7 +105,7 @@ test('no request goes without an answer, in either era, whatever stands where a 
   await isServed()
 })
 
-test('the list of sessions shows what clients say of themselves as far as it can be shown', async () => {
+test("the list of sessions shows printable parts of clients' descriptions", async () => {
   const info = `{"name":"odd","version":["1"],"x":${deep(100)}}`
   const params = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":${info}}`
   const odd = await post(gateway.mcp(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":${params}}`)
@@ -115,7 +115,7 @@ test('the list of sessions shows what clients say of themselves as far as it can
   await fetch(gateway.mcp(), { method: 'DELETE', headers: session })
 })
 
-test('120 clients that say much of themselves, or beside it, leave nothing behind', async (t) => {
+test('120 clients with large descriptions or headers leave nothing behind', async (t) => {
   const filler = 'x'.repeat(63 * KIB)
   const beforehand = await heldBy(gateway)
   const kept: string[] = []
@@ -143,7 +143,7 @@ test('120 clients that say much of themselves, or beside it, leave nothing behin
   await isServed()
 })
 
-test('a POST without a body is answered, and so is what comes behind it', async () => {
+test('a POST without a body and the request behind it are answered', async () => {
   for (const path of [gateway.mcp(), gateway.mcp('local')])
     for (const headers of [{}, { 'content-length': '0' }, version, scene.bystander.headers]) {
       const { pathname, port } = new URL(path)
@@ -158,7 +158,7 @@ test('a POST without a body is answered, and so is what comes behind it', async 
   await isServed()
 })
 
-test('a HEAD takes no stream from the client that listens', async () => {
+test('a HEAD request does not take over the stream of a listening client', async () => {
   const client = await RawClient.open(gateway.mcp())
   const listening = await fetch(client.url, { headers: { ...client.headers, accept: 'text/event-stream' } })
   const headers = { ...client.headers, accept: 'text/event-stream' }
@@ -172,7 +172,7 @@ test('a HEAD takes no stream from the client that listens', async () => {
   await client.leave()
 })
 
-test('bodies of operators that are nested too deeply are refused, and are no defect', async () => {
+test('the control plane refuses deeply nested bodies, without an internal error', async () => {
   const headers = { 'content-type': 'application/json' }
   for (const path of ['/chaos/inject', '/chaos/clear', '/admin/servers', '/admin/outcomes'])
     for (const body of [deep(100_000), deep(100_000, '[', ']'), `{"a":${deep(10_000)}}`]) {
@@ -223,7 +223,7 @@ test('a body of 4 MB in chunks of 32 bytes costs about its size', async (t) => {
   await isServed()
 })
 
-test('200 bodies that stop coming are told so and cut off, and nothing of them stays', async () => {
+test('200 stalled bodies get an error and are cut off, and nothing of them stays', async () => {
   const beforehand = (await gateway.metric('breakwater_request_bodies_refused_total', 'stalled')) ?? 0
   const stalled = await Promise.all(
     Array.from({ length: 200 }, async () => {
@@ -269,7 +269,7 @@ test('more bodies than may be on their way get HTTP 503 and when to try again, a
   await until('none is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
 })
 
-test('a client that sends a body which is refused reads why, also over a connection that it wants closed', async () => {
+test('a client that sends a refused body reads the reason, also over a connection it wants closed', async () => {
   const large = Buffer.alloc(6 * MIB, ' ')
   const refusal = () =>
     new Promise<number | undefined>((resolve, reject) => {

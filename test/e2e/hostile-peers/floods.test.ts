@@ -93,7 +93,7 @@ test('a small tool of a large page does not hold on to the page', async (t) => {
   assertGrowth(t, before, await held(), 24 * MIB)
 })
 
-test('a server is listened to as fast as it takes its answers, and others are served while it takes none', async (t) => {
+test('the gateway reads a server only as fast as the server takes answers, and serves others meanwhile', async (t) => {
   const flood = calm()
   const held: ServerResponse[] = []
   let [isTaking, sent, taken] = [false, 0, 0]
@@ -123,7 +123,7 @@ test('a server is listened to as fast as it takes its answers, and others are se
   t.diagnostic(`${held.length} answers under way, ${sent} pings sent`)
   // Four at a time; replies the server never takes are given up after a while.
   assert.ok(held.length <= 16, `${held.length} answers`)
-  // The system's buffers hold this many.
+  // At most as many as the system's buffers hold.
   assert.ok(sent < 60_000, `${sent} pings`)
   assertGrowth(t, before, await stage.held(), 16 * MIB)
   isTaking = true

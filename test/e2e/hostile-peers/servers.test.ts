@@ -221,4 +221,4 @@ for (const [name, [expected]] of Object.entries(misdeeds))
     assert.ok('result' in (await agent.call('behaves')), 'it serves again as soon as it behaves')
   })
 
-test('nothing is left of them', () => scene.isClean())
+test('nothing is left of the hostile servers', () => scene.isClean())
