@@ -99,7 +99,7 @@ test('a client that does not read messages outside calls is cut off, and may res
     stream.tell(CHUNK)
     told++
   }
-  assert.ok(told < 1_000, 'all of it was kept in memory')
+  assert.ok(told < 1_000, 'every message was kept in memory')
   stream.tell('last')
   const back = await hold()
   stream.attach(back.response, { after: told, priming: false })

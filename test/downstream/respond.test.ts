@@ -162,7 +162,7 @@ test('the error advises against a retry of a call that may have run, unless its 
   }
   for (const effect of ['unknown', 'write'] as const) assert.deepEqual(told(effect, 't'), [false, undefined])
   for (const effect of ['read_only', 'idempotent'] as const) assert.deepEqual(told(effect, 't'), [true, 5])
-  assert.deepEqual(told('unknown'), [true, 5], 'no tool is called')
+  assert.deepEqual(told('unknown'), [true, 5], 'the request calls no tool')
 })
 
 test('non-tool requests, tasks and lost sessions get a protocol error despite the setting', () => {

@@ -81,7 +81,7 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
     async () => {
       // In sequence, so each call could reuse the connection of the previous call.
       for (let call = 0; call < CALLS; call++) assert.equal(await agent.say('behind'), 'done')
-      assert.equal(came.behind, CALLS, 'each ran once')
+      assert.equal(came.behind, CALLS, 'each call ran once')
       const { error } = await agent.call('before')
       assert.equal((error as { data: { sent: boolean } }).data.sent, true)
       assert.equal(came.before, 1, 'a call that may have run is not sent again')

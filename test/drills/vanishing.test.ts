@@ -92,7 +92,7 @@ test("a hundred clients that vanish in mid-stream end their streams at the serve
     )
     await Promise.all(legacy.map((client) => client.leave()))
   })
-  assert.ok(most >= 2 * CLIENTS, `${most} streams at once`)
+  assert.ok(most >= 2 * CLIENTS, `only ${most} streams at once`)
   await until('no stream is left at the server', () => open === 0)
   await until('no call is left', async () => {
     const underWay = await gateway.sums('breakwater_inflight', 'server', 'telling')

@@ -98,7 +98,7 @@ for (const id of exactIds)
       for (const method of ['ping', 'tools/list', 'no/such', 'prompts/get'])
         assert.equal(idIn((await client.post(request(method))).text), id, method)
       const twice = request('ping').replace('{', '{"x":{"y":1,"y":2},')
-      assert.equal(idIn((await client.post(twice)).text), id, 'a refusal')
+      assert.equal(idIn((await client.post(twice)).text), id, 'the refusal has the exact id')
     }
     const batching = await RawClient.open(gateway.mcp(), { version: '2025-03-26' })
     assert.equal(idIn((await batching.post(`[${request('ping')}]`)).text), id)

@@ -342,7 +342,7 @@ describe('comparisons', { concurrency: 3 }, () => {
       assert.match(errors, /^breakwater: removed faults left over by an earlier comparison: flaky_reads$/m)
       const after = await chaos()
       const names = after.faults.map(({ name }) => name)
-      assert.deepEqual([after.state, after.seed, names], ['disarmed', 5, ['own']], 'as the config has it')
+      assert.deepEqual([after.state, after.seed, names], ['disarmed', 5, ['own']], 'chaos is as configured')
     }
   })
 

@@ -47,7 +47,7 @@ async function besideDeaf(gateway: Gateway, call: () => Promise<string>): Promis
     peak = Math.max(peak, residentBytes(gateway.program.pid))
     return isCut()
   })
-  assert.ok(peak - before < MAX_GROWTH, `${Math.round((peak - before) / MIB)} MiB more`)
+  assert.ok(peak - before < MAX_GROWTH, `${Math.round((peak - before) / MIB)} MiB more in memory`)
   return took
 }
 

@@ -68,7 +68,7 @@ describe('the live demo', { concurrency: 4 }, () => {
     // One task of six calls ran before the first act.
     const counted = lines.find((line) => line.startsWith('The agents counted ')) ?? ''
     assert.equal(parseInt(/\d+/.exec(counted)?.[0] ?? '', 10), total(calls))
-    assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no codes of terminals')
+    assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no terminal codes')
     await until('its children are gone', () => !children.some(isAlive))
     assert.deepEqual(descendantsOf(program.pid), [])
     assert.deepEqual(await left(), ['run', 'tmp'])

@@ -132,13 +132,13 @@ test('attempts, retries and rejections of each arm add up to its calls', async (
   )
   for (const arm of arms)
     assert.equal(attempts[arm], got.get(arm)!.calls + (retries[arm] ?? 0) - (rejections[arm] ?? 0), arm)
-  assert.ok(retries['ab/patient']! > retries['']!, 'more retries where more are allowed')
+  assert.ok(retries['ab/patient']! > retries['']!, 'the arm with more allowed retries has more')
   assert.equal(retries['ab/strict'], undefined)
   assert.deepEqual(Object.keys(rejections), ['ab/strict'])
   assert.equal(
     Object.values(attempts).reduce((sum, count) => sum + count),
     (await server.count('read')) + (await server.count('typed')) + (await hits()),
-    'what the server got, and what faults kept from it',
+    'attempts are the calls at the server and those answered by faults',
   )
 })
 
@@ -172,8 +172,8 @@ test('tasks are counted by arm, and by whether a call of theirs failed', async (
   })
   assert.deepEqual(await counted('intent_tool_calls_count'), all)
   const failed = await counted('intents_total', 'outcome="failed"')
-  assert.ok((failed['ab/patient'] ?? 0) < failed['']!, 'fewer where more is sent again')
-  assert.ok(failed['']! < failed['ab/strict']!, 'more where nothing is')
+  assert.ok((failed['ab/patient'] ?? 0) < failed['']!, 'the arm with more retries has fewer failures')
+  assert.ok(failed['']! < failed['ab/strict']!, 'the arm without retries has more failures')
 })
 
 test('spans and lines of the access log name the arm', async () => {
@@ -231,7 +231,7 @@ test('an experiment that has ended keeps its series while the config has it, and
   await until('it has ended', async () => (await gateway.metric('breakwater_experiment_running')) === 0)
   const kept = await lines()
   assert.ok(kept.some((line) => line.startsWith('breakwater_tool_calls_total')))
-  assert.ok(!kept.some((line) => line.startsWith('breakwater_breaker_state')), 'nothing is remembered of it')
+  assert.ok(!kept.some((line) => line.startsWith('breakwater_breaker_state')), 'no breaker state is left')
   await gateway.reconfigure(parts(server.url, []))
   await until('its series are gone', async () => (await lines()).length === 0)
 })

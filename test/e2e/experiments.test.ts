@@ -184,7 +184,7 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.match(verdict?.sentence ?? '', /tasks in default and \d+ in no_retry/)
     assert.deepEqual(settings[0], { setting: 'retry', byArm: { treatment: 'false' } })
     const base = settings.find(({ setting }) => setting === 'retry.base')
-    assert.deepEqual(base?.byArm, { control: '1ms' }, 'with its unit')
+    assert.deepEqual(base?.byArm, { control: '1ms' }, 'the value has its unit')
     const again = await gateway.post<Shown>('/admin/experiments/canary/start')
     assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
   })

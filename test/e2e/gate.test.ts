@@ -137,7 +137,7 @@ describe('gates', { concurrency: 3 }, () => {
     assert.ok(failed.length <= 1, JSON.stringify(talliesOf(failed)))
     assert.ok(
       Number(await gateway.metric('breakwater_retries_total', 'decision="sent"')) > 0,
-      'some were hit',
+      'some calls were retried',
     )
   })
 
@@ -229,7 +229,7 @@ describe('gates', { concurrency: 3 }, () => {
     // The second call uses none of the state kept for the lost address.
     const since = performance.now()
     assert.match(await second.say('write'), /^written/)
-    assert.ok(performance.now() - since < 10_000, 'it waits for nobody')
+    assert.ok(performance.now() - since < 10_000, 'the call waited for the lost address')
     await first.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'raw-2' } })
     await waiting.catch(() => undefined)
   })

@@ -167,7 +167,7 @@ function byAttempt(decisions: readonly DecisionEntry[]): Map<string, Json> {
     const name = `${entry.fault} of ${entry.callKey}, attempt ${entry.attempt}`
     return [name, { ...decided, note: { ...noted, passed }, call: asked }]
   })
-  assert.equal(new Set(named.map(([name]) => name)).size, named.length, 'each is about something else')
+  assert.equal(new Set(named.map(([name]) => name)).size, named.length, 'two decisions have the same name')
   return new Map(named)
 }
 
@@ -317,7 +317,7 @@ test('with influence of time, calls at the same times end alike, except a few cl
     `share that ended otherwise: ${shares.map(([tool, share]) => `${tool} ${share.toFixed(2)}`).join(', ')}`,
   )
   for (const [tool, share] of shares)
-    assert.ok(share <= mostOf(tool), `${share} of the calls of ${tool} ended otherwise`)
+    assert.ok(share <= mostOf(tool), `${share} of the calls of ${tool} ended differently`)
 
   for (const { tookMs, outcome } of real.times.flatMap(({ attempts }) => attempts))
     assert.ok(outcome !== 'timeout' || tookMs >= TIMEOUT_MS, `an attempt timed out after ${tookMs} ms`)

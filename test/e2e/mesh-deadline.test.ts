@@ -99,7 +99,7 @@ function told({ text, message }: Seen): number {
 }
 
 function assertReduced(ms: number, from: number): void {
-  assert.ok(Number.isInteger(ms) && ms <= from - RESERVE_MS && ms > from - 2_000, `${ms} of ${from}`)
+  assert.ok(Number.isInteger(ms) && ms <= from - RESERVE_MS && ms > from - 2_000, `${ms} of ${from} ms`)
 }
 
 test('a call without a deadline reaches the server byte by byte', async () => {

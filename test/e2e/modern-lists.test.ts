@@ -43,7 +43,7 @@ test('a list that was promised to hold for a day is asked for anew once its serv
   assert.deepEqual(await names(), ['first'])
   const before = asked
   assert.deepEqual(await names(), ['first'])
-  assert.equal(asked, before, 'it is kept')
+  assert.equal(asked, before, 'the list is cached')
 
   await until('the gateway listens', () => tellers.length > 0)
   tool = 'second'

@@ -277,7 +277,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     assert.deepEqual(
       ended.map(({ by }) => by),
       ['lease', 'lease', 'lease'],
-      'by their leases, and not by their time',
+      'the leases ended the faults, not their durations',
     )
   })
 })

@@ -68,7 +68,7 @@ async function run(scenario: string, duration: string, server: string, ...more: 
 }
 
 test(
-  'every scenario of the package passes in every count',
+  'every scenario of the package passes all assertions that depend on no clock',
   { concurrency: 6 },
   async (t) => {
     assert.deepEqual(Object.keys(durations).sort(), names)
@@ -98,7 +98,7 @@ test(
       }),
     ])
     const { faults } = (await gateway.admin<{ faults: unknown[] }>('/chaos/status')).body
-    assert.deepEqual(faults, [], 'nothing of them stays armed')
+    assert.deepEqual(faults, [], 'a fault stays armed')
     // Calls under way at the end of a run were given up.
     const ended = await gateway.sums('breakwater_tool_calls_total', 'result', 'server="witness"')
     const { returned = 0, cancelled = 0, ...others } = ended
@@ -135,7 +135,7 @@ test('the same scenario hits the same calls when it runs again', async () => {
   // A run may end one call sooner than the other.
   const common = [...first.keys()].filter((callKey) => second.has(callKey))
   assert.ok(common.length >= 20, `${first.size} and ${second.size} calls`)
-  assert.equal(new Set(first.values()).size, 2, 'some are hit, some are not')
+  assert.equal(new Set(first.values()).size, 2, 'the fault hits some calls and spares others')
   for (const callKey of common) assert.equal(second.get(callKey), first.get(callKey), callKey)
 })
 

@@ -65,7 +65,7 @@ test('SIGTERM lets calls finish, ends every process and exits with 0', async () 
   assert.deepEqual(await Promise.all(calls), ['slept 1000 ms', 'slept 1000 ms'])
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
   const tookMs = performance.now() - startedAt
-  assert.ok(tookMs < 8_000, `it waited for a handshake that nobody needs any more: ${tookMs} ms`)
+  assert.ok(tookMs < 8_000, `the shutdown waited for an abandoned handshake: ${tookMs} ms`)
   await allGone(family)
 })
 
@@ -204,7 +204,7 @@ test('stubborn servers share one grace period, and the log names them meanwhile'
   gateway.program.signal('SIGTERM')
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
   await allGone(family)
-  assert.equal(deaf.seen.filter(({ verb }) => verb === 'DELETE').length, 2, 'sessions left at the server')
+  assert.equal(deaf.seen.filter(({ verb }) => verb === 'DELETE').length, 2, 'the sessions end at the server')
   const waits = gateway.log.flatMap(({ waitingFor }) => (waitingFor === undefined ? [] : [waitingFor]))
   const [first = []] = waits as string[][]
   for (const name of Object.keys(servers))
@@ -218,7 +218,7 @@ test('stubborn servers share one grace period, and the log names them meanwhile'
   }
   // In sequence they take 2.5 s each, and the family's leftovers the same again.
   const tookMs = at('stopped') - at('stopping')
-  assert.ok(tookMs < 5_000, `they were ended one after the other: ${tookMs} ms`)
+  assert.ok(tookMs < 5_000, `servers were ended in sequence: ${tookMs} ms`)
 })
 
 test('a silent collector does not delay the shutdown, however long its exporter would wait', async (t) => {
@@ -233,7 +233,7 @@ test('a silent collector does not delay the shutdown, however long its exporter 
   await client.request('tools/call', { name: 'nobody' }).catch(() => undefined)
   gateway.program.signal('SIGTERM')
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
-  assert.equal(receiver.paths.length > 0, true, 'nothing was ever sent')
+  assert.equal(receiver.paths.length > 0, true, 'the gateway sent nothing to the collector')
 })
 
 test('a reply that an agent is reading comes whole after SIGTERM', async () => {

@@ -40,7 +40,7 @@ test('calls go to the fast one of two replicas, and the slow one is tried again 
     // The balancer learns the faster replica during the first window.
     await share()
     const toFast = await share()
-    assert.ok(toFast >= 0.95, `${toFast} of the calls went to the fast replica`)
+    assert.ok(toFast >= 0.95, `only ${toFast} of the calls went to the fast replica`)
 
     await slow.behave({ read: {} })
     const healed = await slow.count('read')

@@ -53,6 +53,6 @@ async function grownBy(keeps: boolean): Promise<number> {
 
 test('kept functions show in the heap without machine code, and dropped functions do not', async () => {
   const [kept, dropped] = await Promise.all([grownBy(true), grownBy(false)])
-  assert.ok(kept > 200, `${kept} bytes for each that is kept`)
-  assert.ok(dropped < 50, `${dropped} bytes for each that is not`)
+  assert.ok(kept > 200, `${kept} bytes for each kept function`)
+  assert.ok(dropped < 50, `${dropped} bytes for each dropped function`)
 })

@@ -61,7 +61,7 @@ test('later messages overtake a held answer, which comes when its time is over',
     1,
     shape((text) => ({ texts: [text], holdMs: 100, holds })),
   )
-  assert.equal(shaper.pass(answerTo(1)), undefined, 'nothing behind it has to wait')
+  assert.equal(shaper.pass(answerTo(1)), undefined, 'the next answer does not wait')
   void shaper.pass(answerTo(2))
   await clock.advance(99)
   assert.deepEqual([read, isOver], [[answerTo(2)], false])

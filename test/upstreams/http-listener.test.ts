@@ -175,7 +175,7 @@ test('a server without such a stream is not asked again', async (t) => {
     await asked(1)
     await until('it knows', () => listener.opening === undefined)
     await clock.advance(1_000_000)
-    assert.deepEqual([gets.length, hooks.asked, clock.pending], [1, 0, 0], `${status}`)
+    assert.deepEqual([gets.length, hooks.asked, clock.pending], [1, 0, 0], `status ${status}`)
   }
 })
 

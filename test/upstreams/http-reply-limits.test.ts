@@ -100,7 +100,7 @@ test('a sink that asks to wait holds the server back, and goes on where it was',
   hold(new Promise((resolve) => (release = resolve)))
   await until('the stream is held', () => told.length >= 2)
   for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve))
-  assert.ok(written < total, `all of ${total} were read by a sink that waits`)
+  assert.ok(written < total, `a waiting sink read all of ${total} bytes`)
   hold(Promise.resolve())
   release()
   await end

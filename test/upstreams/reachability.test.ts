@@ -37,7 +37,7 @@ test('an endpoint that could not be reached is probed until it can be', async ()
   assert.ok(reachability.backAt(0) >= 1_000)
   const before = probes[0]
   await clock.advance(60_000)
-  assert.equal(probes[0], before, 'nothing is probed that works')
+  assert.equal(probes[0], before, 'a working endpoint is not probed')
   assert.equal(clock.pending, 0)
 })
 
@@ -76,11 +76,11 @@ test('an endpoint only a fault made unreachable is found by a probe, and does no
   await clock.advance(1_000)
   there[0] = true
   await clock.advance(500)
-  assert.deepEqual(back, [0], 'a probe has found it gone')
+  assert.deepEqual(back, [0], 'a probe failed before the return')
   reachability.suspect(0, true, true)
   reachability.suspect(0, true)
   await clock.advance(50)
-  assert.deepEqual(back, [0, 0], 'a call has, too')
+  assert.deepEqual(back, [0, 0], 'a call failed before the return')
 })
 
 test('an endpoint that does not answer a probe counts as gone', async () => {
@@ -142,7 +142,7 @@ test('all who wait for a lost replica hear of the probe that reaches it, once', 
 
 test('nobody can wait for a replica that cannot be probed, or that nobody watches any more', () => {
   const clock = new ManualClock()
-  const unprobed = new Reachability({ replicas: [{}], clock, onBack: () => assert.fail('it is not known') })
+  const unprobed = new Reachability({ replicas: [{}], clock, onBack: () => assert.fail('it came back') })
   assert.equal(unprobed.reached(0), undefined)
   unprobed.suspect(0, true)
   assert.equal(unprobed.isLost(0), false)

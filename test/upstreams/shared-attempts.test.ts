@@ -100,7 +100,7 @@ test('there are three attempts at a time at most, and the oldest keeps all of it
   const { clock, begun, attempts } = setUp()
   const joined = [attempts.join()]
   await clock.advance(60_000)
-  assert.equal(begun.length, 3, 'nobody new has come')
+  assert.equal(begun.length, 3, 'no new caller has come')
   joined.push(attempts.join(), attempts.join())
   await clock.advance(0)
   assert.deepEqual(

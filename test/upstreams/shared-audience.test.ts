@@ -296,7 +296,7 @@ test("a task's progress reaches its caller under the caller's own token, until i
   const get = newCall({ method: 'tasks/get', params: { taskId: 'b' }, caller: owner.caller })
   await answered(pipe, owner.upstreamSession, get, { result: { taskId: 'b', status: 'failed' } })
   tokens.forEach(progress)
-  assert.equal(told().length, 6, 'a server may have queued it for the result')
+  assert.equal(told().length, 6, 'progress may be queued behind the result')
   for (const taskId of ['a', 'b']) {
     const wait = newCall({ method: 'tasks/result', params: { taskId }, caller: owner.caller })
     await answered(pipe, owner.upstreamSession, wait, { result: { content: [] } })

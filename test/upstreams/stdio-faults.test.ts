@@ -117,7 +117,7 @@ test('a process in a crash loop gets its signal when its time is over, and no si
   upstream.crash(loop)
   const doomed = await open(upstream)
   upstream.crash(loop)
-  assert.ok(await pidOf(doomed), 'said again, it changes nothing')
+  assert.ok(await pidOf(doomed), 'a repeated loop changes nothing')
   await clock.advance(5_000)
   await until('it has ended', () => doomed.ended.aborted)
   await until('it is gone', () => upstream.processes() === 0)

@@ -128,7 +128,7 @@ for (const status of [400, 404, 405]) {
       came.filter(({ headers }) => headers['x-at'] === 'stream' && headers['content-type']).length
     const before = posted()
     await upstream.open(modern(), never)
-    assert.equal(posted(), before, 'what is known is not asked again')
+    assert.equal(posted(), before, 'the transport is not detected again')
     const told = lines.filter(({ transport }) => transport === 'sse')
     assert.deepEqual(
       told.map(({ server, level }) => [server, level]),

@@ -126,7 +126,7 @@ describe(
     for (const name of Object.keys(faults))
       test(name, { concurrency: true }, async (t) => {
         const entry = entries[name]
-        assert.ok(entry, 'how it is seen stands nowhere: it needs an entry in test/wire/cells')
+        assert.ok(entry, 'the type has no check: add an entry in test/wire/cells')
         await Promise.all(
           places.map((place) =>
             t.test(place.name, () =>
@@ -152,7 +152,7 @@ test(`${PAGE} has the result of each type at each place`, async (t) => {
     await writeFile(PAGE, page)
     process.stdout.write(page)
   }
-  assert.equal(await readFile(PAGE, 'utf8'), page, 'npm run cells -- --record writes it anew')
+  assert.equal(await readFile(PAGE, 'utf8'), page, 'run npm run cells -- --record to rewrite the page')
 })
 
 test('every entry has an existing type of fault', () => {

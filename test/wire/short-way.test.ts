@@ -372,6 +372,6 @@ test('a request on the fast path around Fastify gets the same bytes and counts a
   await Promise.all(Array.from({ length: AT_A_TIME }, (_, worker) => work(worker)))
   assert.deepEqual(wrong, [], `seed ${SEED}`)
   for (const status of ['200', '202', '400', '403', '404', '406', '413', '415', '417'])
-    assert.ok(statuses.has(status), `none was answered with ${status}`)
+    assert.ok(statuses.has(status), `no request was answered with ${status}`)
   assert.deepEqual(await counters(sides.short), await counters(sides.long))
 })

@@ -37,7 +37,7 @@ function setUp(limits: Partial<BodyLimits> = {}, maxBody = 100) {
       const payload = Object.assign(new PassThrough(), { headers, socket: { remoteAddress: address } })
       const body: { payload: PassThrough; text?: string; error?: BodyRefusal } = { payload }
       bodies.read(payload as unknown as IncomingMessage, (error, text) => {
-        assert.equal(body.text ?? body.error, undefined, 'it ends once')
+        assert.equal(body.text ?? body.error, undefined, 'the body ended twice')
         if (error !== null) body.error = error
         else if (text !== undefined) body.text = text
       })

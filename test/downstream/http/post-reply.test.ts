@@ -146,7 +146,7 @@ test('a stream that the server opened is open for the client at once', async (t)
   assert.equal(
     record.firstByteAt,
     undefined,
-    'an empty stream says nothing: the call may still be sent again',
+    'an empty stream has no first byte, so the call may still be sent again',
   )
   await reply.finish([answer])
   await client.ended

@@ -103,7 +103,7 @@ test('a packet with many requests yields only as many as may wait, and the rest 
   peer.socket.write(request.repeat(2_000))
   await until('it is closed', () => peer.isClosed)
   assert.equal(taken, MAX_PIPELINED + 1)
-  assert.ok(read.callCount() > taken && read.callCount() <= taken + 3, `${read.callCount()} are read`)
+  assert.ok(read.callCount() > taken && read.callCount() <= taken + 3, `${read.callCount()} requests read`)
   assert.deepEqual(refused, ['pipelined_per_connection'])
   await until('nothing is left', () => quotas.pipelined.total === 0)
   const other = open()

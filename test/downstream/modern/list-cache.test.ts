@@ -82,7 +82,7 @@ test("a caller with a short deadline waits for no other caller's fetch, and find
   const slow = cache.get(k, 'a', () => new Promise(() => {}))
   const own = { text: '{"id":1,"result":{"tools":[],"ttlMs":1000}}', status: 200 }
   assert.equal(await cache.get(k, 'a', () => Promise.resolve(own), true), own)
-  const kept = await cache.get(k, 'a', () => assert.fail('it is kept'), true)
+  const kept = await cache.get(k, 'a', () => assert.fail('the list is cached'), true)
   assert.equal(kept.status, 200)
   void slow
 })
@@ -102,7 +102,7 @@ test('a list is not given out any more once its server has changed, whatever tim
     cache.forget('s')
     await ask()
     await ask()
-    assert.deepEqual([fetched(), other.fetched()], [2, 1], 'only of that server')
+    assert.deepEqual([fetched(), other.fetched()], [2, 1], 'only the changed list is fetched again')
     cache.forget(undefined)
     await ask()
     assert.deepEqual([fetched(), other.fetched()], [3, 2])
@@ -134,7 +134,7 @@ test('lists over 64 MiB in total drop the oldest, and its size is given back', a
   for (let n = 0; n < 8; n++) assert.equal(await ask(n), true)
   const kept = []
   for (let n = 7; n >= 0; n--) if (!(await ask(n))) kept.push(n)
-  assert.deepEqual(kept, [7, 6, 5, 4, 3, 2, 1], 'the first of them had to go')
+  assert.deepEqual(kept, [7, 6, 5, 4, 3, 2, 1], 'the oldest list made room')
   cache.forget(undefined)
   for (let n = 0; n < 7; n++) assert.equal(await ask(n), true)
   for (let n = 0; n < 7; n++) assert.equal(await ask(n), false)

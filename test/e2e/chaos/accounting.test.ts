@@ -233,7 +233,7 @@ for (const [policy, block] of Object.entries(policies)) {
     async function compare(fault: string, delays: boolean, isReached: (one: Drawn) => boolean = () => true) {
       const { fates, delayedMs } = expectedOf(fault, delays, isReached)
       const injected = Object.values(fates).reduce((sum, count) => sum + count, 0)
-      assert.ok(injected > 0, `${fault} was injected`)
+      assert.ok(injected > 0, `${fault} was never injected`)
       const said = body.faults.find(({ name }) => name === fault)!
       const { masked, delayed, surfaced, escaped, notReached } = said
       assert.deepEqual({ masked, delayed, surfaced, escaped, not_reached: notReached }, fates, fault)
@@ -268,7 +268,7 @@ for (const [policy, block] of Object.entries(policies)) {
       })
 
     await t.test(
-      'an outer fault that ends a call keeps the inner fault from being reached',
+      'an outer fault that ends a call keeps the inner fault of the same call from being reached',
       async () => {
         const ended = new Set(
           drawn.filter(({ fault }) => fault === 'outer').map(({ call, attempt }) => `${call.id} ${attempt}`),

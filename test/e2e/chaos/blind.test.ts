@@ -241,7 +241,7 @@ for (const era of eras) {
         const reply = await (await callerAt(era, gateway.mcp(name)))(tool)
         seen.push({ reply, attempts: await attemptsAt(gateway, name, tool) })
       }
-      assert.equal(seen[0]!.reply.text.includes('fine'), false, 'it fails')
+      assert.equal(seen[0]!.reply.text.includes('fine'), false, 'the call does not fail')
       assert.deepEqual(seen[1], seen[0])
     })
 

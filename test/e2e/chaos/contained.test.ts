@@ -592,7 +592,7 @@ for (const act of outages)
       const { reason, data } = await shop.call(lane, act.tool)
       assert.deepEqual([reason, data.by, data.sent], ['breaker_open', 'breaker', false], lane.name)
       const failed = Object.values(await shop.attempts(lane, act.tool))
-      assert.deepEqual(failed, [3], 'the fourth was no attempt')
+      assert.deepEqual(failed, [3], 'the fourth call made no attempt')
       assert.deepEqual(await shop.fates(lane, act.tool), { surfaced: 3 })
     }))
 
@@ -638,7 +638,7 @@ test('conn.refused: a breaker believes three times that a server is back that ta
     const attempts = await shop.attempts(lane, tool)
     const { reason, data } = await shop.call(lane, tool)
     assert.deepEqual([reason, data.by, data.sent], ['breaker_open', 'breaker', false], lane.name)
-    assert.deepEqual(await shop.attempts(lane, tool), attempts, 'the last one was no attempt')
+    assert.deepEqual(await shop.attempts(lane, tool), attempts, 'the last call made no attempt')
     assert.deepEqual(Object.values(attempts), [3 * (1 + early)])
     assert.deepEqual(await shop.fates(lane, tool), { surfaced: 3 * (1 + early) })
   }))
@@ -651,7 +651,7 @@ test('conn.flap: a breaker opens when the server goes, tries it now and then, an
       reasons.add(reason)
       return message === undefined
     }
-    assert.equal(await call(), true, 'it begins up')
+    assert.equal(await call(), true, 'the server is up at the start')
     await until('the breaker keeps calls away', async () => {
       await call()
       return reasons.has('breaker_open')

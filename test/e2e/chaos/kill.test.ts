@@ -127,17 +127,21 @@ async function killUnderLoad(
   const killed = entries.find(({ type }) => type === 'killed')!
   const decisions = entries.filter(({ kind }) => kind === 'decision')
   const fates = entries.filter(({ kind }) => kind === 'fate')
-  assert.equal(killed.detail?.held, count, 'the kill itself let go of all of them')
+  assert.equal(killed.detail?.held, count, 'the kill itself released all held calls')
   assert.equal(decisions.length, count)
   assert.ok(decisions.every(({ released }) => released === 'killed'))
-  assert.deepEqual(fates.map((fate) => fate.of).sort(), decisions.map(({ seq }) => seq).sort(), 'each once')
+  assert.deepEqual(
+    fates.map((fate) => fate.of).sort(),
+    decisions.map(({ seq }) => seq).sort(),
+    'each decision has one fate',
+  )
   assert.ok(
     decisions.every(({ seq }) => seq < killed.seq),
     'no fault did anything afterwards',
   )
   assert.ok(
     fates.every(({ seq }) => seq > killed.seq),
-    'no call went on before all had been let go',
+    'no call went on before all were released',
   )
   const fateMs = Math.max(...fates.map(({ at }) => at)) - killed.at
   t.diagnostic(
@@ -154,7 +158,7 @@ async function killUnderLoad(
     assert.deepEqual(
       faults.map(({ concurrent, decided, hits }) => [concurrent, decided, hits]),
       [[0, count, count]],
-      'nothing is held, and nothing was decided about calls that came after',
+      'no call is held, and no fault was decided on later calls',
     )
   }
 }

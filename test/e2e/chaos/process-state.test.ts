@@ -73,10 +73,10 @@ const PAUSE_MS = 3_000
 test('proc.pause: the process and its group stand still, go on after the time, and the call is only delayed', async () => {
   const { gateway, sentAt, call, stopped } = await paused({ for: PAUSE_MS })
   const pids = JSON.parse(await call) as Record<string, number>
-  assert.ok(performance.now() - sentAt >= PAUSE_MS, 'it has waited')
+  assert.ok(performance.now() - sentAt >= PAUSE_MS, 'the call waited for the pause')
   assert.deepEqual(stopped.toSorted(), [pids.leader, pids.child, pids.grandchild].toSorted())
   assert.deepEqual(stopped.filter(isStopped), [])
-  assert.ok(stopped.every(isAlive), 'nobody has ended')
+  assert.ok(stopped.every(isAlive), 'no process has ended')
   assert.deepEqual(await fatesOf(gateway), { delayed: 1 })
 })
 
@@ -86,7 +86,7 @@ test('proc.pause: a timeout ends the call while the process stands still, and a 
     { attemptTimeout: { timeout: 300 } },
   )
   await assert.rejects(call, /no answer within 300ms/)
-  assert.ok(stopped.some(isStopped), 'the call is over, and the pause is not')
+  assert.ok(stopped.some(isStopped), 'the pause outlasts the call')
   await gateway.post('/admin/chaos/kill', {})
   await until('it goes on', () => !stopped.some(isStopped))
   assert.ok(JSON.parse(await client.say('pids')))

@@ -155,7 +155,7 @@ for (const { agent: era, replicas } of ways) {
         told.push(await writeOne(`again-${nth}`, { mode: 'session_lost_always' }))
       const openings = (await opened()) - before
       assert.deepEqual(await runsOf('once'), { 0: AT_ONCE })
-      assert.ok(openings <= 2 * told.length, `${openings} sessions for ${told.length} calls`)
+      assert.ok(openings <= 2 * told.length, `${openings} sessions opened for ${told.length} calls`)
       // Only the session's own agent hears of the loss, and only if retries cannot help.
       assert.equal(talliesOf(told).result ?? 0, 0)
     })

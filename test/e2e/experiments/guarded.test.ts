@@ -66,7 +66,7 @@ test('a run whose hypothesis holds goes through all stages and is completed', as
     const calls = treatment.calls + control.calls
     const deviation = Math.sqrt((share * (1 - share)) / calls)
     const got = treatment.calls / calls
-    assert.ok(Math.abs(got - share) < 4 * deviation, `${got} of ${share} over ${calls} calls`)
+    assert.ok(Math.abs(got - share) < 4 * deviation, `share ${got} instead of ${share} over ${calls} calls`)
   }
   assert.ok((run.faults as { injected: number }[])[0]!.injected > 0)
   assert.ok((run.recovery as { steadyAfterMs: number }).steadyAfterMs < 5_000)

@@ -86,7 +86,7 @@ async function drill(name: string) {
   await comesTo(gateway, 'over', name)
   const { body } = await gateway.admin(`/admin/experiments/${name}/report`)
   assert.deepEqual([(body.rollback as Json).armed, (body.rollback as Json).arms], [[], []])
-  assert.ok((body.recovery as { steadyAfterMs?: number }).steadyAfterMs !== undefined, 'it comes back')
+  assert.ok((body.recovery as { steadyAfterMs?: number }).steadyAfterMs !== undefined, 'no recovery time')
   return body
 }
 
@@ -102,7 +102,7 @@ test('with bounded retries the same pool comes back from the same hiccup by itse
   const run = await drill('pool-drill-bounded')
   assert.notEqual(run.state, 'aborted', JSON.stringify(run.decisions))
   const [stage] = run.stages as { treatment: { failed: number; calls: number } }[]
-  assert.ok(stage!.treatment.failed > 0, 'the hiccup cost something')
+  assert.ok(stage!.treatment.failed > 0, 'the hiccup made calls fail')
 })
 
 test('a killed process is started again, and the run says how long its server took', async () => {

@@ -218,7 +218,7 @@ for (const [name, [expected]] of Object.entries(misdeeds))
         // The result itself may be too deep for JSON.stringify.
         assert.match('result' in told ? '"result"' : JSON.stringify(told), expected)
     })
-    assert.ok('result' in (await agent.call('behaves')), 'it serves again as soon as it behaves')
+    assert.ok('result' in (await agent.call('behaves')), 'the server serves again as soon as it behaves')
   })
 
 test('nothing is left of the hostile servers', () => scene.isClean())

@@ -42,7 +42,7 @@ export async function bystand(
     } while (!over)
   }
   await Promise.all([ending, calling()]).finally(() => noise.stop())
-  const { tookMs, boundMs, takenOffMs } = worst ?? assert.fail('it was over before a call was made')
+  const { tookMs, boundMs, takenOffMs } = worst ?? assert.fail('the attack was over before a call')
   const seen = `${tookMs.toFixed()} of ${boundMs.toFixed()} ms, and ${takenOffMs.toFixed()} more without a CPU`
   assert.ok(tookMs <= boundMs, `a bystander waited for ${seen}`)
   return `${calls} calls, the slowest ${seen}`

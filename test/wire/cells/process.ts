@@ -60,7 +60,7 @@ export const processEntries: Entries = {
         answered(seen.exchange(at))
         atLeast(PAUSE_MS, seen.exchange(0).sentAt, seen.calls[at]!.at)
       }
-      assert.ok(seen.exchange(1).sentAt < seen.calls[0]!.at, 'it was sent meanwhile')
+      assert.ok(seen.exchange(1).sentAt < seen.calls[0]!.at, 'the second call was not sent meanwhile')
       assert.deepEqual(seen.ended, [])
       return `for ${PAUSE_MS} ms the process reads nothing, a call that is not hit neither; then it answers all`
     },

@@ -102,7 +102,7 @@ export const standingEntries: Entries = {
         return 'FIN behind the first message, in the middle of what HTTP promised'
       }
       const [first, second] = seen.streams.slice(seen.marks.get('stream') as number)
-      assert.ok(first && second, 'it was asked for once')
+      assert.ok(first && second, 'the gateway asked for the stream only once')
       assert.equal(first.isOpen, false)
       if (seen.place.era === 'legacy') assert.match(String(second.lastEventId), /^event-/)
       return `its end behind the first message; the gateway asks again${seen.place.era === 'legacy' ? ', with Last-Event-ID' : ''}`
