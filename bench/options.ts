@@ -64,7 +64,8 @@ export function readOptions(args: readonly string[]): Options {
 }
 
 function startsOf({ starts, quick, profile }: { starts?: string; quick: boolean; profile: boolean }): number {
-  if (profile && starts !== undefined) throw new Error('--starts: a profile covers one process; omit --starts')
+  if (profile && starts !== undefined)
+    throw new Error('--starts: a profile covers one process; omit --starts')
   return count('--starts', starts ?? (quick || profile ? '1' : '4'), 20)
 }
 

@@ -119,8 +119,7 @@ function peerWay(peer: Peer, cell: Cell): Way {
       const pid = children.program(process.execPath, args, env, lost)
       const endpoint = await untilServes(this, { origin: `http://127.0.0.1:${port}`, pid })
       const foreign = foreignListeners(pid)
-      if (foreign.length > 0)
-        throw new Error(`listens outside of loopback: ${foreign.join(', ')}`)
+      if (foreign.length > 0) throw new Error(`listens outside of loopback: ${foreign.join(', ')}`)
       return endpoint
     },
   }

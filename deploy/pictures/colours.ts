@@ -31,6 +31,8 @@ const names: Readonly<Record<string, string>> = {
 export function hexOf(name: string): string {
   const hex = names[name]
   if (hex === undefined)
-    throw new Error(`no light-ground value for the colour ${name}: add the colour to deploy/pictures/colours.ts`)
+    throw new Error(
+      `no light-ground value for the colour ${name}: add the colour to deploy/pictures/colours.ts`,
+    )
   return hex
 }

@@ -21,7 +21,8 @@ export function readAudit(stdout: string): Audited {
     return { code: 0, lines: [`not checked: the registry has no advisory service (${why})`] }
   }
   const found = Object.entries(audit.vulnerabilities)
-  if (found.length === 0) return { code: 0, lines: ['no advisories about packages installed with Breakwater'] }
+  if (found.length === 0)
+    return { code: 0, lines: ['no advisories about packages installed with Breakwater'] }
   return { code: 1, lines: found.map(([name, { severity, range }]) => `${severity}: ${name} ${range}`) }
 }
 

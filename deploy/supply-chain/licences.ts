@@ -28,7 +28,10 @@ export function isAllowed(licence: string | undefined): boolean {
 export const refusals = (packages: readonly InstalledPackage[]): string[] =>
   packages
     .filter(({ licence }) => !isAllowed(licence))
-    .map(({ name, version, licence }) => `${name}@${version}: ${licence ?? 'no declared licence'} is not allowed`)
+    .map(
+      ({ name, version, licence }) =>
+        `${name}@${version}: ${licence ?? 'no declared licence'} is not allowed`,
+    )
 
 /** The page `docs/licences.md`. */
 export function licencesPage(packages: readonly InstalledPackage[]): string {

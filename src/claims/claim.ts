@@ -11,7 +11,8 @@ export interface Claim<About extends Subject = Subject> extends Bound {
   readonly subject: About
 }
 
-const claimPattern = /^([a-z0-9_]+)\s*(<=|>=|<|>|=)\s*(\S+)$/
+/** The name may have capitals and dashes, and the value spaces, so that the problem says which part is wrong. */
+const claimPattern = /^([\w-]+)\s*(<=|>=|<|>|=)\s*(\S.*)$/
 
 /** Parses a claim about a subject in `accepted`; returns a `problem` for any other text. */
 export function parseClaim<About extends Subject>(
@@ -31,7 +32,7 @@ export function parseClaim<About extends Subject>(
   const { unit } = subjects[subject]
   const value = numberIn(unit, written)
   if (value === undefined)
-    return { problem: `"${written}" is no value of ${name}: expected ${examples[unit]}` }
+    return { problem: `"${written}" is not a value of ${name}: expected ${examples[unit]}` }
   return { text: text.trim(), subject, operator: operator as Bound['operator'], value }
 }
 

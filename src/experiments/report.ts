@@ -348,7 +348,7 @@ function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[
     assignBy === 'agent'
       ? 'Each arm has its own idempotency keys: a write made in both arms runs twice.'
       : 'Idempotency keys are shared: a write that ran in one arm does not run again in another.',
-      ...(quotas ? ['Quotas of servers are shared: all arms use up the same quota.'] : []),
+    ...(quotas ? ['Quotas of servers are shared: all arms use up the same quota.'] : []),
     ...(assignBy === 'agent' || fallback === 'exclude'
       ? []
       : [

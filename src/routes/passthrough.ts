@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import proxy from '@fastify/http-proxy'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Dispatcher } from 'undici'
+import { DecoratorHandler, type Dispatcher } from 'undici'
 import { hopByHop } from '../config/schema/header-schema.ts'
 import { clientOf, type Quotas } from '../downstream/limits/quotas.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
@@ -155,14 +155,27 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
   })
 }
 
-/** Sends a request once over the server's sockets: never again, because the server may have acted on it. */
+/**
+ * Sends a request once over the server's sockets: never again, because the server may have acted on it. undici heeds
+ * `signal` only on an open connection, so a failure ends the wait for a connection here.
+ */
 function send({ headers, path, ...options }: WithProxied, done: Done): void {
   const proxied = headers[PROXIED]
   if (proxied === undefined) throw new Error('the request was not admitted (a bug in Breakwater)')
   const { way, path: own } = proxied.parts
   // Replaces the slash given to reply-from; a query follows.
   const whole = way.folder + own.slice(1) + path.slice(1)
-  way.pool.request({ ...options, headers, path: whole, signal: proxied.signal }, done)
+  const { signal } = proxied
+  let isOver = false
+  const over: Done = (error, reply) => {
+    if (isOver) return
+    isOver = true
+    done(error, reply)
+  }
+  signal.addEventListener('abort', () => over(signal.reason as Error, undefined as never), { once: true })
+  way.pool
+    .compose((dispatch) => (sent, handler) => dispatch(sent, new SendingHandler(handler, proxied)))
+    .request({ ...options, headers, path: whole, signal }, over)
 }
 
 /** Returns the deadline among the policies of a chain, in milliseconds. */
@@ -224,11 +237,33 @@ const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
 /** Headers of the agent for the gateway, never sent to a server. */
 const ours = new Set(['authorization', 'cookie', 'host', 'mcp-session-id', 'origin'])
 
+/** The types of undici leave the handler's methods out. */
+const Handler = DecoratorHandler as new (handler: Dispatcher.DispatchHandler) => {
+  onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void
+}
+
+/** Notes when a request is about to be written to an open connection. */
+class SendingHandler extends Handler {
+  readonly #proxied: ProxiedRequest
+
+  constructor(handler: Dispatcher.DispatchHandler, proxied: ProxiedRequest) {
+    super(handler)
+    this.#proxied = proxied
+  }
+
+  override onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
+    this.#proxied.isSent = true
+    super.onRequestStart(controller, context)
+  }
+}
+
 /** One plain HTTP request to a server, and its reply, within their limits. */
 class ProxiedRequest {
   readonly parts: ProxiedRequestParts
   readonly #abort = new AbortController()
   readonly #cancel: Cancel | undefined
+  /** Whether any byte may have reached the server. */
+  isSent = false
   #failure: Failure | undefined
 
   /** Starts the deadline; `end` cancels it. */
@@ -237,8 +272,8 @@ class ProxiedRequest {
     const { clock, deadlineMs } = parts
     if (deadlineMs === undefined) return
     const message = `the request did not finish within the deadline of ${formatDuration(deadlineMs)}`
-    const overdue = gatewayError('deadline_exceeded', message, { sent: true })
-    this.#cancel = clock.after(deadlineMs, () => this.fail(overdue))
+    const overdue = () => this.fail(gatewayError('deadline_exceeded', message, { sent: this.isSent }))
+    this.#cancel = clock.after(deadlineMs, overdue)
   }
 
   /** Undefined until the request fails. */

@@ -103,7 +103,7 @@ const recording = z
     maxSize: size()
       .default(64 * 1024 ** 2)
       .describe('File size at which a new file begins.'),
-      keep: z.int().min(1).max(100).default(4).describe('Older files kept, as FILE.1, FILE.2 …'),
+    keep: z.int().min(1).max(100).default(4).describe('Older files kept, as FILE.1, FILE.2 …'),
     sample: z
       .number()
       .min(0)

@@ -21,9 +21,13 @@ test('claims are read with their units', () => {
 test('a text that is no claim is refused with the accepted subjects, or with what was meant', () => {
   for (const [text, problem] of [
     ['p96 < 500ms', /^there is no "p96"; did you mean "p9[059]"\?$/],
-    ['p95 < fast', /^"fast" is no value of p95: expected a duration such as 500ms or 2s$/],
-    ['error_ratio < 150%', /^"150%" is no value of error_ratio: expected a share such as 1% or 0\.01$/],
-    ['p95 < 5%', /^"5%" is no value of p95: expected a duration such as 500ms or 2s$/],
+    ['P95 < 1s', /^there is no "P95"; did you mean "p95"\?$/],
+    ['error-ratio < 1%', /^there is no "error-ratio"; did you mean "error_ratio"\?$/],
+    ['p95 < 3 s', /^"3 s" is not a value of p95/],
+    ['p95 == 3s', /^"= 3s" is not a value of p95/],
+    ['p95 < fast', /^"fast" is not a value of p95: expected a duration such as 500ms or 2s$/],
+    ['error_ratio < 150%', /^"150%" is not a value of error_ratio: expected a share such as 1% or 0\.01$/],
+    ['p95 < 5%', /^"5%" is not a value of p95: expected a duration such as 500ms or 2s$/],
     ['all is well', /^expected a claim: p50, p90, .*, then <, <=, >, >= or =, then a value$/],
   ] as const)
     assert.match((read(text) as { problem: string }).problem, problem)

@@ -118,10 +118,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     resultOf(await fast.ask('raw/flood', { count, bytes }, { channel: free }))
     assert.equal(free.received.length, count)
     const { length } = held.received
-    assert.ok(
-      length > 0 && length < count / 4,
-      `${length} of ${count} came through a full channel`,
-    )
+    assert.ok(length > 0 && length < count / 4, `${length} of ${count} came through a full channel`)
     if (shared) {
       const outcome = await flood
       return assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'overloaded')

@@ -125,11 +125,16 @@ before(async () => {
         strange: strange.entry,
         torn: torn.entry,
         odd: odd.entry,
+        unconnected: {
+          url: `https://${await listening(createServer(() => undefined))}/mcp`,
+          passthrough: true,
+        },
       },
       policies: {
         overrides: [
           { match: { server: 'slow' }, deadline: { total: '300ms' } },
           { match: { server: 'trickling' }, deadline: { total: '300ms' } },
+          { match: { server: 'unconnected' }, deadline: { total: '300ms' } },
         ],
       },
     },
@@ -409,7 +414,7 @@ test('a reply that breaks off, or has a status that HTTP does not know, is an er
   )
   assert.match(end, /^cut off$|^502 .*BW_UPSTREAM_DISCONNECTED/)
   const odd = await ask('odd/x')
-  assert.deepEqual([odd.status, (await errorOf(odd)).code], [502, 'BW_UPSTREAM_DISCONNECTED'])
+  assert.deepEqual([odd.status, (await errorOf(odd)).code], [502, 'BW_BAD_REPLY'])
 })
 
 test('the deadline ends an exchange, begun or not', async () => {
@@ -420,6 +425,15 @@ test('the deadline ends an exchange, begun or not', async () => {
   assert.equal(code, 'BW_DEADLINE_EXCEEDED')
   await assert.rejects(async () => (await ask('trickling/x')).text())
   await until('the servers are let go', () => trickling.sockets.size === 0)
+})
+
+test('the deadline ends a wait for a connection, and says that nothing was sent', async () => {
+  const waited = await ask('unconnected/x', { method: 'POST', body: 'x' })
+  assert.equal(waited.status, 504)
+  const { code, sent } = await errorOf(waited)
+  assert.deepEqual([code, sent], ['BW_DEADLINE_EXCEEDED', false])
+  const begun = await errorOf(await ask('slow/x'))
+  assert.equal(begun.sent, true)
 })
 
 test('a client that gives up frees its slot and the server; a client without a slot gets an error', async () => {

@@ -81,7 +81,7 @@ test("the machine's monotonic clock never goes back, and its wall clock counts f
   assert.ok(systemClock.wall() > Date.UTC(2024, 0, 1))
 })
 
-test("the clock runs a task once, unless cancelled", async (t) => {
+test('the clock runs a task once, unless cancelled', async (t) => {
   t.after(keepAlive())
   const ran: string[] = []
   const cancel = systemClock.after(1, () => ran.push('cancelled'))
@@ -92,7 +92,7 @@ test("the clock runs a task once, unless cancelled", async (t) => {
   assert.deepEqual(ran, [])
 })
 
-test("a timer of the machine’s clock is never early, at any fraction of a millisecond", async (t) => {
+test('a timer of the machine’s clock is never early, at any fraction of a millisecond', async (t) => {
   t.after(keepAlive())
   const early: string[] = []
   for (let round = 0; round < 100; round++) {

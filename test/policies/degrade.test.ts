@@ -50,7 +50,7 @@ test("long words of a server's error are cut", async () => {
   assert.ok((partial?.reason.length ?? 0) < 300)
 })
 
-test("an error of a tool, and an error of the caller, count as answers", async () => {
+test('an error of a tool, and an error of the caller, count as answers', async () => {
   const call = toolCall('tool')
   const ends = [
     { ...answer(call, { isError: true }), verdict: 'tool_error' as const },

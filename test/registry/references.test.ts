@@ -13,7 +13,7 @@ const read = (text: string): Message => ({ text, value: JSON.parse(text) as Mess
 const request = (method: string, params: string) =>
   read(`{"x":1.0,"jsonrpc":"2.0","id":12345678901234567890,"method":"${method}","params":${params}}`)
 
-test("each request finds its named server, and is sent in this server’s names", () => {
+test('each request finds its named server, and is sent in this server’s names', () => {
   for (const [method, params, expected] of [
     [
       'tools/call',

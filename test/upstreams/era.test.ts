@@ -148,7 +148,7 @@ for (const [what, refuse] of Object.entries(refusesInitialize)) {
       upstreamSessions.map(() => 'modern'),
     )
     assert.deepEqual(spoken(upstream), [false, true])
-    assert.equal(handshakes(), 2, "one handshake for the client, one for the gateway")
+    assert.equal(handshakes(), 2, 'one handshake for the client, one for the gateway')
     await clock.advance(599_999)
     await upstream.open(legacy(), never)
     assert.equal(handshakes(), 2)

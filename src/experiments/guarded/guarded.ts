@@ -151,9 +151,7 @@ export class GuardedExperiments {
           ? ''
           : `; its record ends ${roundedDuration(atMs)} after its start, or slightly later`
       const where =
-        run.state === 'pending_approval'
-          ? 'it waited for approval'
-          : `it was in its ${placeOf(run)}${known}`
+        run.state === 'pending_approval' ? 'it waited for approval' : `it was in its ${placeOf(run)}${known}`
       const failed: RunRecord = {
         ...run,
         state: 'failed',
@@ -182,7 +180,7 @@ export class GuardedExperiments {
       own.push('another experiment is about to begin: only one runs at a time')
     if (this.#pending.has(spec.name)) own.push(`experiment "${spec.name}" already waits for approval`)
     if (this.#pending.size >= MAX_PENDING)
-    own.push(`${MAX_PENDING} experiments already wait for approval, the maximum`)
+      own.push(`${MAX_PENDING} experiments already wait for approval, the maximum`)
     if (firstStage >= spec.stages.length)
       own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
     else if (firstStage > 0 && approvedBy === undefined)

@@ -247,10 +247,17 @@ export function openPlainHttp(config: HttpServerConfig): PlainHttp {
   }
 }
 
+/** Codes for replies that Node, undici or reply-from cannot read or pass on as HTTP. */
+const notHttp =
+  /^(HPE_|HTTPParserError|UND_ERR_HEADERS_OVERFLOW|UND_ERR_RES_CONTENT_LENGTH_MISMATCH|FST_REPLY_FROM_BAD_GATEWAY|ERR_ASSERTION)/
+
 /** Returns the error of a failed plain request, which may have run unless no connection existed. */
 export function plainHttpError(cause: Error & { readonly code?: string }): GatewayError {
   if (cause.code === 'UND_ERR_CONNECT_TIMEOUT')
     return gatewayError('attempt_timeout', 'no connection to the server in time (timeouts.connect)')
+  const code = cause.code ?? cause.name
+  if (notHttp.test(code))
+    return gatewayError('bad_reply', `the reply is not valid HTTP (${code})`, { sent: true })
   const unsent = transportError(cause, false)
   return unsent.reason === 'upstream_unavailable' ? unsent : transportError(cause, true)
 }

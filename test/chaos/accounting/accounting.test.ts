@@ -234,7 +234,7 @@ test('a rejection goes to no fault that is not meant for such a call', async () 
   assert.equal(set.tally('a').rejections, 0)
 })
 
-test("the gateway’s own requests are excluded from all numbers of agents’ calls", async () => {
+test('the gateway’s own requests are excluded from all numbers of agents’ calls', async () => {
   const set = rig()
   set.arm([fault('a', 'test.fail')])
   const own = injector('upstream', set.controller.engine, 'discovery')(() => Promise.resolve(answer()))

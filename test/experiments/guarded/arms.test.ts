@@ -87,7 +87,7 @@ test('a generation that was made for a stage assigns nobody once the arms are ou
   const call = newCall({ method: 'tools/call', server: 'a', params: { name: 't' } })
   old(call)
   assert.equal(call.record.arm, '')
-  assert.ok(measuredUnit.of(call.record) instanceof Measured, 'it is measured still')
+  assert.ok(measuredUnit.of(call.record) instanceof Measured, 'measuring goes on')
   arms.clear()
   const later = newCall({ method: 'tools/call', server: 'a', params: { name: 't' } })
   old(later)

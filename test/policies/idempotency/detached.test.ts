@@ -80,7 +80,7 @@ test('a caller that joins after giving up does not wait at all', async () => {
   assert.equal(errorOf(second)?.reason, 'cancelled')
 })
 
-test("only the limit ends the run, not even the deadline of the first caller", async () => {
+test('only the limit ends the run, not even the deadline of the first caller', async () => {
   const { clock, server, send, snapshot } = setUp({ settings: { limit: '2m' } })
   const first = send(keyed('k', { deadline: { at: 1_000, reserveMs: 50 } }))
   assert.deepEqual(server.calls[0]?.deadline, { at: 120_000, reserveMs: 50, askedFor: false })

@@ -115,7 +115,7 @@ test('a failed call that does no harm when it runs twice may do so', async () =>
   }
 })
 
-test("an error of a server is a kept answer, with any HTTP status", async () => {
+test('an error of a server is a kept answer, with any HTTP status', async () => {
   for (const status of [200, 400, 404, 500, 503]) {
     const { clock, server, send } = setUp()
     send(keyed('k'))

@@ -71,7 +71,7 @@ test('nobody else has such headers', async () => {
   }
 })
 
-test("the era of the agent counts on the agent’s side", async () => {
+test('the era of the agent counts on the agent’s side', async () => {
   const modern = new TestCaller({ era: 'modern' })
   for (const [caller, code] of [
     [modern, -32022],
