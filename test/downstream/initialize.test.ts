@@ -20,7 +20,7 @@ test('values at several places count together', () => {
   assert.equal(tooMuchToSay('{}', [half, undefined], ['a'], ['b']), undefined)
 })
 
-test('an ordinary initialize request takes so little that there is room for more sessions than there may be', () => {
+test('ordinary initialize requests are so small that the limit of sessions comes first', () => {
   const initializeParams = {
     protocolVersion: '2025-11-25',
     capabilities: { roots: { listChanged: true }, sampling: {}, elicitation: {} },

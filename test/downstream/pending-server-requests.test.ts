@@ -26,7 +26,7 @@ function setUp() {
   }
 }
 
-test('servers that count alike are told apart, and answers find back', async () => {
+test('the gateway tells servers with equal ids apart, and routes answers back', async () => {
   const { pending, answers, ask } = setUp()
   const [first, second] = [ask('a', '1'), ask('b', '1')]
   assert.notEqual(first.id, second.id)
@@ -59,7 +59,7 @@ test('an answer counts once, and one that nobody asked for never', async () => {
   assert.equal(answers.length, 1)
 })
 
-test('an error is an answer', async () => {
+test('an error counts as an answer', async () => {
   const { pending, answers, ask } = setUp()
   const { id } = ask('a', '"q"')
   await pending.answer(read(`{"jsonrpc":"2.0","id":"${id}","error":{"code":-1,"message":"no"}}`))

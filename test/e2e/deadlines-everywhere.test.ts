@@ -13,8 +13,8 @@ interface Case {
   readonly era: Era
   readonly hang: string
   /**
-   * `used`: a conversation has worked; `fresh`: the server is up, but the agent has not called yet; `lost`: the server
-   * has forgotten the conversation; `boot`: the server hangs before the gateway knows it.
+   * `used`: a conversation has worked. `fresh`: the server is up, but the agent has not called yet. `lost`: the server
+   * has forgotten the conversation. `boot`: the server hangs before the gateway knows it.
    */
   readonly when: 'used' | 'fresh' | 'lost' | 'boot'
   /** Replaces every second call by a list of tools. */

@@ -11,10 +11,10 @@ import { RawClient } from './support/raw-client.ts'
 
 const MIB = 1024 ** 2
 
-/** Longest time for a call beside a client that does not read, in milliseconds; a stuck call never ends. */
+/** Longest call beside a client that does not read, in milliseconds; a stuck call never ends. */
 const PATIENCE_MS = 2_000
 
-/** Memory a client that does not read may cost, with garbage and socket buffers, in bytes. */
+/** Maximum memory for a client that does not read, with garbage and socket buffers, in bytes. */
 const MAX_GROWTH = 150 * MIB
 
 const server = (era: string, more: Json = {}) => ({
@@ -34,7 +34,7 @@ function residentBytes(pid: number): number {
 
 const flood = { name: 'flood', arguments: { count: 20_000, bytes: 4_096 } }
 
-/** Floods a client that does not read, and calls beside it until the client is cut off. */
+/** Floods an unread client, and calls beside it until the client is cut off. */
 async function besideDeaf(gateway: Gateway, call: () => Promise<string>): Promise<number[]> {
   const before = residentBytes(gateway.program.pid)
   let peak = before

@@ -60,7 +60,7 @@ for (const [where, url, prefix] of [
   })
 }
 
-test('a client of the modern era gets it, too', async () => {
+test('a modern client gets a failure as a result too', async () => {
   const { messages } = await new ModernClient(gateway.mcp('gentle')).call('read')
   const { isError, content, _meta } = messages[0]?.result as {
     isError: boolean

@@ -52,7 +52,7 @@ test('successful calls have results and durations', async () => {
   assert.equal(await gateway.metric('breakwater_sessions'), 1)
 })
 
-test("the server's own error is the caller's", async () => {
+test("the server's own error reaches the caller", async () => {
   await client.call('made_up')
   await assertMoved('tool_calls_total', 'result="caller_error"')
 })

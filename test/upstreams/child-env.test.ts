@@ -19,6 +19,6 @@ test('configured variables override inherited ones', () => {
   assert.deepEqual(childEnv({ PATH: '/bin' }, { PATH: '/opt/bin', KEY: 'x' }), { PATH: '/opt/bin', KEY: 'x' })
 })
 
-test('exported shell functions stay here', () => {
+test('a server does not inherit exported shell functions', () => {
   assert.deepEqual(childEnv({ SHELL: '() { echo; }' }, {}), {})
 })

@@ -20,7 +20,7 @@ test('the first of several headers with one name counts, and a missing header is
   assert.equal(headers('odd').get('odd'), undefined)
 })
 
-test('a value is no name', () => {
+test('a header value is never taken for a name', () => {
   assert.equal(headers('x', 'a', 'a', '1').get('a'), '1')
 })
 

@@ -63,7 +63,7 @@ test('a process that never got through its handshake counts as crashed, and says
   })
 })
 
-test('the crash of one process is no business of the others', async () => {
+test('the crash of one process delays no other process', async () => {
   const { restarts: owners } = restarts()
   const { end } = await owners.open({}, () => Promise.resolve(running()))
   end.abort(died)

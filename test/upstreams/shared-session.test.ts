@@ -70,7 +70,7 @@ test('a subscription ends at the server when its last subscriber ends it or leav
   assert.deepEqual(pipe.sent('resources/unsubscribe')[1]?.params, { uri: 'file:///b' })
 })
 
-test("one client's roots are none of the process's business", async () => {
+test("a shared process hears of no client's roots", async () => {
   const { pipe, join } = await shared()
   const { upstreamSession } = join()
   const before = pipe.texts.length

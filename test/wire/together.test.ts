@@ -8,9 +8,9 @@ import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
 import { until } from '../support/until.ts'
 
-/*
- * Byte-level faults in combination: two at the same reply, a fault with the end of its call, and a fault with an agent
- * that does not read. In every combination the call ends, its connections end, and the faults report their fates.
+/**
+ * Byte-level faults in combination: two at the same reply, one with the end of its call, and one with an agent that
+ * does not read. In every combination the call and its connections end, and the faults report their fates.
  */
 
 const eras = ['legacy', 'modern'] as const

@@ -81,7 +81,7 @@ test('behind a public address any name will do unless names were given', () => {
   }
 })
 
-test('a guard with a memory says the same, also past the end of its memory', () => {
+test('a guard with a cache gives the same verdicts, also beyond the size of its cache', () => {
   const allows = hostGuard('127.0.0.1', ['gateway.example.com'])
   for (let round = 0; round < 2; round++) {
     for (let n = 0; n < 200; n++) assert.equal(allows(`evil${n}.com`), false)

@@ -221,7 +221,7 @@ test('a pause before anything was sent does nothing', async (t) => {
   assert.equal(client.text, answer.text)
 })
 
-test('a reply to a client that is gone, or has one already, is nothing', async (t) => {
+test('a reply to a client that has left, or has its reply already, does nothing', async (t) => {
   const { client, response } = await setUp(t)
   sendJson(response, 200, '{}', { 'x-test': '1' })
   sendJson(response, 500, '{"second":true}')

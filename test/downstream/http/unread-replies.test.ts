@@ -85,7 +85,7 @@ test('bytes that replies have in common count once over all clients, for as long
   assert.ok(unread.bytes < 2 * REPLY, `${unread.bytes} bytes`)
 })
 
-test('a reply that fits into its connection is nothing to look after', async (t) => {
+test('a reply the connection takes at once is not watched', async (t) => {
   const { clock, unread, send } = await setUp(t)
   const held = await send({}, { bytes: 1_000 })
   assert.deepEqual([unread.bytes, clock.pending], [0, 0])

@@ -2,7 +2,7 @@ import type { Gateway } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { RawClient } from '../support/raw-client.ts'
 
-/** A server that really fails, and a server that only faults make fail. */
+/** A real failure, and a failure made by faults. */
 export const kinds = ['real', 'fake'] as const
 
 export const eras = ['legacy', 'modern'] as const

@@ -174,6 +174,6 @@ for (const lane of lanes) {
   }
 }
 
-test('no fault broke down', async () => {
+test('no fault had an internal error', async () => {
   assert.equal(await gateway.metric('breakwater_chaos_engine_errors_total'), 0)
 })

@@ -602,7 +602,7 @@ const opened = (tool: string) =>
 /** Calls mostly wait, and each has its own tool. */
 const TOGETHER = 12
 
-describe('which policy contains it', { concurrency: TOGETHER }, () => {
+describe('policies contain each fault', { concurrency: TOGETHER }, () => {
   for (const row of rows)
     for (const lane of lanesOf(row))
       test(`${lane.name}: ${row.type}: ${row.title} (${row.tool})`, () => play(row, lane))
@@ -720,6 +720,6 @@ test('proc.kill: a call that writes is not sent again', () =>
     assert.equal(await shop.runs(lane, ends.writing.tool), 0)
   }))
 
-test('no fault broke down', async () => {
+test('no fault had an internal error', async () => {
   assert.equal(await shop.gateway.metric('breakwater_chaos_engine_errors_total'), 0)
 })

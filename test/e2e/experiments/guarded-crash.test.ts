@@ -62,7 +62,7 @@ const places: readonly Place[] = [
 ]
 
 // Concurrent, because the tests mostly wait and share no state.
-describe('runs and ends of their gateways', { concurrency: 2 }, () => {
+describe('runs whose gateway ends', { concurrency: 2 }, () => {
   for (const { name, spec, reached, says } of places)
     test(`a gateway that is killed while a run is in ${name} starts with nothing armed, and the run has failed`, async () => {
       const { gateway, folder, parts } = await started()

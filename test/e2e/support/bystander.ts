@@ -5,8 +5,8 @@ import type { Gateway } from './gateway.ts'
 import { Noise } from './noise.ts'
 
 /**
- * Longest call of a bystander beside a hostile peer, in milliseconds, without time the gateway or the test waited for a
- * CPU; alternatively three times the machine's noise.
+ * Longest call of a bystander beside a hostile peer, in milliseconds, or three times the machine's noise. Time without
+ * a CPU, for the gateway or the test, does not count.
  */
 const LONGEST_MS = 700
 

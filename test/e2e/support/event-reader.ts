@@ -7,7 +7,7 @@ export interface ReadEvent {
   readonly message: Json | undefined
 }
 
-/** A stream of events while it is being read. */
+/** A stream of events, readable before its end. */
 export class EventReader {
   readonly status: number
   readonly events: ReadEvent[] = []
@@ -29,7 +29,7 @@ export class EventReader {
     void this.#read(response)
   }
 
-  /** Returns the messages so far, or those of one method. */
+  /** Returns all messages so far, or only those of a method. */
   messages(method?: string): Json[] {
     const all = this.events.flatMap(({ message }) => (message === undefined ? [] : [message]))
     return method === undefined ? all : all.filter((message) => message.method === method)
@@ -41,7 +41,7 @@ export class EventReader {
     return this.messages().find(fits) as Json
   }
 
-  /** Breaks the connection, like a client that lost its network. */
+  /** Breaks the connection, like a client without a network. */
   drop(): void {
     this.#abort.abort()
   }

@@ -9,8 +9,8 @@ interface Span {
 }
 
 /**
- * The current delays of this machine: late timers of the test's own process, and durations of a control call that has
- * nothing to wait for, both measured all the time. A longer delay has another cause.
+ * The current delays of this machine, measured all the time. There are late timers of the test process, and durations
+ * of a control call without any wait. A longer delay has another cause.
  */
 export class Noise {
   readonly #spans: Span[] = []

@@ -92,7 +92,7 @@ export class Shop {
 
   /**
    * A tool's name begins with its kind. Retries wait for hardly anything, and no budget ends them. A gate would cover
-   * all tools of a server, but here each tool has its own fault: so gates are off, unless a tool asks for one.
+   * all tools of a server, but here each tool has its own fault. So gates are off, unless a tool asks for a gate.
    */
   static async start(acts: readonly Act[]): Promise<Shop> {
     const tools = [...acts.map(({ tool }) => tool), ...plain]

@@ -44,8 +44,8 @@ export interface LegacyExtras {
 }
 
 /**
- * Starts a legacy server over Streamable HTTP with the features of the modern fixture: lists in pages, resources that
- * change, calls that can be cancelled, questions in several rounds.
+ * Starts a legacy server over Streamable HTTP with the features of the modern fixture. Lists come in pages, resources
+ * change, calls can be cancelled, and questions come in several rounds.
  */
 export async function startLegacyExtras(): Promise<LegacyExtras> {
   const facts = newFacts()

@@ -100,9 +100,8 @@ export class Seen {
 }
 
 /**
- * Extra servers of a place, for plays that need them: a `legacy` server for a modern agent; a `secure` server behind
- * TLS, where the usual server speaks plain HTTP; and a server with its `own` process per agent, where agents share a
- * process of the usual server.
+ * Extra servers of a place, for plays with special needs. `legacy` is for a modern agent. `secure` is behind TLS, where
+ * the usual server speaks plain HTTP. `own` has a process per agent, where agents share a process of the usual server.
  */
 type Others = Readonly<Partial<Record<'legacy' | 'secure' | 'own', WireServer>>>
 
