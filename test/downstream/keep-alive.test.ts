@@ -78,7 +78,6 @@ const eras: Readonly<Record<string, Start>> = {
 
 const comments = ({ text }: HeldClient) => text.split(': keepalive\n\n').length - 1
 
-/** Returns the messages of a stream. */
 const said = ({ data }: HeldClient) => data.map((one) => JSON.parse(one) as Json)
 
 for (const [era, start] of Object.entries(eras)) {

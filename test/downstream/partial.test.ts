@@ -9,7 +9,6 @@ const stale: Partial = { source: 'stale', reason: 'this answer is 42 s old', not
 const META = '{"dev.breakwater/partial":{"source":"stale","reason":"this answer is 42 s old"}}'
 const BLOCK = '{"type":"text","text":"[partial result] this answer is 42 s old"}'
 
-/** Flags the reply with this text. */
 function flag(text: string, partial: Partial | undefined = stale) {
   const value = JSON.parse(text) as Record<string, unknown>
   const outcome = { kind: 'answered', result: { text, value, status: 203 }, verdict: 'unchecked' } as const

@@ -7,7 +7,6 @@ import { breakerOpen } from '../../src/policies/breaker/state-machine.ts'
 import type { Effect } from '../../src/mesh/policy.ts'
 import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 
-/** Returns the error of a response. */
 const errorOf = (text: string) =>
   (JSON.parse(text) as { error: { code: number; message: string; data: Record<string, unknown> } }).error
 

@@ -63,7 +63,6 @@ export async function testEndpoint(
   }
   const hold = await holdResponses(t)
 
-  /** Sends one HTTP request, and waits for the whole reply. */
   async function send(
     take: (incoming: Parameters<LegacyHandler['post']>[0]) => unknown,
     headers: IncomingHttpHeaders,

@@ -12,7 +12,6 @@ import { idleEndpoint } from './test-session.ts'
 export const IDLE_MS = 60_000
 export const UNUSED_MS = 30_000
 
-/** The sessions of a gateway with one server, `s`. */
 export function testSessions(max = 3, perClient = max) {
   const clock = new ManualClock()
   const { server, upstream } = testServer({}, undefined, { clock })

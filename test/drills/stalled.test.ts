@@ -17,7 +17,6 @@ const STALL_MS = TIMEOUT_MS + 1_000
 /** Duration of the calls to the process, in milliseconds: they end while the gateway stands still. */
 const SLEEP_MS = 4_000
 
-/** Characters of a large reply. */
 const LARGE = 200_000
 
 after(async () => {

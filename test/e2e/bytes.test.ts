@@ -83,7 +83,6 @@ const exactIds = [
   '0.10000000000000000001',
 ]
 
-/** Returns the id of a response as text. */
 const idIn = (text: string) => /"id":\s*([^,}\s]+)/.exec(text)?.[1]
 
 for (const id of exactIds)

@@ -40,7 +40,6 @@ interface Tools {
   readonly partial: Json | undefined
 }
 
-/** Returns the whole list of an endpoint, page by page. */
 async function toolsOf(client: RawClient): Promise<Tools> {
   const names: string[] = []
   let params: Json = {}

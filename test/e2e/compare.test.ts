@@ -34,7 +34,6 @@ async function reportOf(program: Program, code = 0): Promise<PairedReport> {
   return JSON.parse(program.lines.slice(from, program.lines.indexOf('}') + 1).join('\n')) as PairedReport
 }
 
-/** Runs the command in this process. */
 async function said(args: readonly string[], env = {}) {
   const lines: string[] = []
   const errors: string[] = []
@@ -358,7 +357,6 @@ describe('comparisons', { concurrency: 3 }, () => {
     }
   }
 
-  /** Injects a delay as an operator would. */
   async function inject(gateway: Gateway) {
     const config = { type: 'conn.latency', rate: 1, distribution: { kind: 'fixed', delay: 1 } }
     const { status } = await gateway.post('/chaos/inject', { target: 'flaky', config, durationMs: 300_000 })
@@ -480,7 +478,6 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.deepEqual(report.flaws.length, 1)
   })
 
-  /** A server that handles every request with `answer`. */
   async function listening(answer: (url: string, response: ServerResponse) => void) {
     const asked: string[] = []
     const server = createServer((request, response) => {

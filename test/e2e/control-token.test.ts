@@ -11,7 +11,6 @@ import { stdioToolbox } from './support/toolbox.ts'
 
 after(cleanUp)
 
-/** Asks the control plane with exactly these headers. */
 function ask(
   gateway: Gateway,
   method: string,

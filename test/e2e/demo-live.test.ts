@@ -40,7 +40,6 @@ function sumIn(lines: readonly string[]): readonly [number, readonly number[]] {
 
 const total = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + number, 0)
 
-/** Returns the columns of a table's line. */
 const cells = (lines: readonly string[], name: string) =>
   lines.findLast((line) => line.startsWith(`${name} `))?.split(/\s{2,}/) ?? []
 

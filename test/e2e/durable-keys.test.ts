@@ -113,7 +113,6 @@ test('a program that the gateway starts inherits none of its files, sockets and 
   )
 })
 
-/** Returns the targets of a process's descriptors, by number. */
 async function openIn(pid: number | 'self'): Promise<Map<string, string>> {
   const folder = `/proc/${pid}/fd`
   const open = (await readdir(folder)).map(async (descriptor) => {

@@ -82,7 +82,6 @@ after(async () => {
 const SERVER = 'mcp.server.operation.duration'
 const CLIENT = 'mcp.client.operation.duration'
 
-/** Returns the latest points of a metric with these attributes. */
 function pointsOf(metric: string, attributes: Json): ReceivedPoint[] {
   return (receiver.points.get(metric) ?? []).filter((point) =>
     Object.entries(attributes).every(([name, value]) => point.attributes[name] === value),

@@ -17,7 +17,6 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Calls `write` under a key; gives up after `patienceMs`. */
 async function write(client: RawClient, key: string, patienceMs = 30_000): Promise<Json | undefined> {
   const params = { name: 'write', arguments: { text: 'a' }, _meta: { 'dev.breakwater/idempotency-key': key } }
   const body = JSON.stringify({ jsonrpc: '2.0', id: `${key}-${Math.random()}`, method: 'tools/call', params })

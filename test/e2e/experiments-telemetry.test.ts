@@ -96,7 +96,6 @@ function byArm(value: (arm: string) => number): Record<string, number> {
 
 const counted = (metric: string, labels = '') => gateway.sums(`breakwater_${metric}`, 'arm', labels)
 
-/** Returns the calls in the access log. */
 const logged = () => gateway.log.filter(({ msg }) => msg === 'call')
 
 const fromLog = (value: (line: Json) => number) =>
@@ -142,7 +141,6 @@ test('attempts, retries and rejections of each arm add up to its calls', async (
   )
 })
 
-/** Returns the attempts answered by faults. */
 const hits = async () =>
   Object.values(await counted('faults_injected_total')).reduce((sum, count) => sum + count)
 

@@ -15,7 +15,6 @@ after(async () => {
   for (const server of taken) server.close()
 })
 
-/** Returns a loopback port already in use. */
 async function takenPort(): Promise<number> {
   const server = createServer((socket) => socket.destroy()).listen(0, '127.0.0.1')
   taken.push(server)

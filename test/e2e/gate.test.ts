@@ -10,11 +10,9 @@ import { cleanUp, Gateway, newFolder, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 
-/** Downtime of a server, in milliseconds. */
 const AWAY_MS = 3_000
 /** For how long connections break, in milliseconds. */
 const RESETS_MS = 400
-/** Pause of an agent between two calls, in milliseconds. */
 const PAUSE_MS = 50
 /** For how long calls of agents that have left may block others, in milliseconds. */
 const KEPT_OUT_MS = 2_000
@@ -43,13 +41,11 @@ class Crowd {
     return new Crowd(agents, tool)
   }
 
-  /** Resolves when each agent has had another answer or more. */
   async hasGoneOn(): Promise<void> {
     const enough = this.told.length + 2 * this.#loops.length
     await until('the agents go on', () => this.told.length >= enough)
   }
 
-  /** Lets calls under way end. */
   async end(): Promise<readonly Told[]> {
     this.#isOver = true
     await Promise.all(this.#loops)

@@ -49,7 +49,6 @@ test('servers, tools and arguments may have names every object inherits', async 
   await client.say('toString____proto__')
 })
 
-/** Returns the series of `config_info`. */
 async function configInfo(gateway: Gateway): Promise<string[]> {
   const text = await (await fetch(`${gateway.control}/metrics`)).text()
   return text.split('\n').filter((line) => line.startsWith('breakwater_config_info{'))

@@ -186,7 +186,6 @@ function placed(line: Json): Json {
   return Array.isArray(line.faults) && line.faults.length >= Number(line.attempts) ? rest : line
 }
 
-/** Returns the keys with different values in two maps. */
 function differing(real: ReadonlyMap<unknown, unknown>, modelled: ReadonlyMap<unknown, unknown>): unknown[] {
   const keys = new Set([...real.keys(), ...modelled.keys()])
   return [...keys].filter((key) => !isDeepStrictEqual(real.get(key), modelled.get(key)))

@@ -17,7 +17,6 @@ after(closeServers)
 
 const heapUsed = async (gateway: Gateway) => (await memoryOf(gateway)).heapUsed
 
-/** Opens a session that has called every server. */
 async function openSession(gateway: Gateway): Promise<RawClient> {
   const client = await RawClient.open(gateway.mcp())
   for (const server of SERVERS) await client.say(`${server}__echo`, { text: 'hello' })

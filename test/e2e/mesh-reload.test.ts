@@ -48,7 +48,6 @@ async function breaker(): Promise<Json | undefined> {
 
 const reason = async () => ((await client.call('read')).error as { data: Json } | undefined)?.data.reason
 
-/** Two failures of the server open its tool's breaker. */
 async function open(): Promise<void> {
   await server.behave({ read: { failing: 1 } })
   for (let n = 0; n < 2; n++) assert.equal(await reason(), 'upstream_status')

@@ -15,7 +15,6 @@ const initializeResult = {
   serverInfo: { name: 'raw', version: '1.0.0' },
 }
 
-/** A legacy server; `call` answers its tools. */
 function legacy(call: Parameters<typeof RawServer.start>[0]): Promise<RawServer> {
   return RawServer.start(
     (seen, response) => {

@@ -13,7 +13,6 @@ const BREAKS_MS = 250
 const eras = ['legacy', 'modern'] as const
 const breaks = ['reset_after', 'close_after', 'reset_in_body', 'sse_cut']
 
-/** Starts two replicas of an era and a gateway. */
 async function stage(era: Era, policies: Json = {}, replicas = 2) {
   const server = await CountingServer.start(era, replicas)
   const entry = { urls: server.urls, era, trusted: true }

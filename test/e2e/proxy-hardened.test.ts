@@ -16,7 +16,6 @@ let gateway: Gateway
 let server: RawServer
 const others: { close(): unknown }[] = []
 
-/** Listens on a free loopback port. */
 async function listening(started: Server): Promise<string> {
   others.push(started)
   await new Promise<void>((resolve) => started.listen(0, '127.0.0.1', resolve))
@@ -186,7 +185,6 @@ function isWhole(text: string): boolean {
 
 const host = () => new URL(gateway.data).host
 
-/** Sends a request without a body. */
 const get = (target: string, ...lines: readonly string[]) =>
   raw([`GET ${target} HTTP/1.1`, `host: ${host()}`, ...lines, '', ''].join('\r\n'))
 

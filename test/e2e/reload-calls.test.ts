@@ -34,7 +34,6 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Puts a config into force. */
 async function configure(entries: Entries): Promise<void> {
   const hash = async () => (await gateway.admin('/admin/config')).body.hash
   const before = await hash()

@@ -72,7 +72,6 @@ async function startGateway(chaos: Json = { enabled: true }, servers?: Json) {
 const run = (control: string, ...args: readonly string[]) =>
   new Program([main, 'scenario', 'run', ...args, '--control', control], { env: { BREAKWATER_TOKEN: token } })
 
-/** Calls a tool repeatedly until a program ends. */
 async function traffic(client: Client, program: Program): Promise<void> {
   while (program.isRunning)
     await client.callTool({ name: 'echo', arguments: { text: 'hi' } }).catch(() => undefined)

@@ -11,7 +11,6 @@ const secret = (what: string) => `s3cr3t-${what}-0123456789`
 const token = secret('token')
 const operator = { headers: { authorization: `Bearer ${token}` } }
 
-/** An agent's headers. */
 const agentHeaders = {
   authorization: `Bearer ${secret('agent')}`,
   cookie: `session=${secret('cookie')}`,

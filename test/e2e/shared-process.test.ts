@@ -25,7 +25,6 @@ async function stage(settings: Json = {}) {
   return { gateway, leaver, bystander }
 }
 
-/** Returns the result of a reply; fails on an error. */
 function resultOf({ messages }: RawReply): Json {
   assert.ok(messages[0] !== undefined && 'result' in messages[0], JSON.stringify(messages))
   return messages[0].result as Json

@@ -29,7 +29,6 @@ const stubborn = stdioToolbox({ env: { TOOLBOX_STUBBORN: '1' } })
 /** Leaves stubborn processes outside its group. */
 const familyScript = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 
-/** Never answers its handshake. */
 const mute = { command: process.execPath, args: ['-e', 'setInterval(() => undefined, 1e6)'] }
 
 /** Starts a gateway with processes of all sorts; returns the processes. */

@@ -28,7 +28,6 @@ test('calls go to the fast one of two replicas, and the slow one is tried again 
     }
   })
   const counts = async () => ({ fast: await fast.count('read'), slow: await slow.count('read') })
-  /** Returns the fast replica's share of the next calls. */
   const share = async () => {
     const before = await counts()
     let now = before

@@ -15,7 +15,6 @@ const fixture = fileURLToPath(new URL('../fixtures/starting-server.js', import.m
 
 interface Scene {
   readonly gateway: Gateway
-  /** Returns the number of processes started. */
   readonly starts: () => Promise<number>
 }
 

@@ -19,7 +19,6 @@ let proceed: () => void = () => undefined
 
 let parted: unknown
 
-/** Answers the calls of `held`, in JSON. */
 const held: (() => void)[] = []
 
 before(async () => {

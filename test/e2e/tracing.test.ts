@@ -85,7 +85,6 @@ const textOf = (tool: string, meta: Json = {}) =>
 const lastCall = () => server.of('tools/call').at(-1) as Seen
 const metaOf = ({ message }: Seen) => (message.params as { _meta: Json })._meta
 
-/** Waits for `count` spans of a tool's calls. */
 async function spansOf(tool: string, count: number) {
   const found = () => receiver.spans.filter(({ attributes }) => attributes['gen_ai.tool.name'] === tool)
   await receiver.has(receiver.spans.length - found().length + count)

@@ -4,7 +4,6 @@ import type { WireReply } from './wire.ts'
 interface Rule {
   /** Group 1 is replaced, or the whole match without a group. */
   readonly pattern: RegExp
-  /** The placeholder's name. */
   readonly name: string
   /** Whether different values stay distinct, numbered by first appearance. */
   readonly numbered: boolean

@@ -18,9 +18,7 @@ const LONGEST_SENT = 200
 
 /** An exchange under way. It is recorded at its end, so the record has the order of ends. */
 export interface OpenExchange {
-  /** Waits for the head of the reply. */
   begun(): Promise<void>
-  /** Waits for `count` events; returns all events so far. */
   events(count: number): Promise<readonly string[]>
   end(): Promise<WireReply>
   /** Hangs up, and records the reply so far. Call it only after waiting for everything expected. */

@@ -99,7 +99,6 @@ const faults = [
   },
 ].map(({ match, ...fault }) => ({ ...fault, ttl: '1h', match: { server: 'shaky', ...match } }))
 
-/** Two gateways and their servers. */
 export interface Stage {
   /** Servers of every kind, generous limits, and faults at one server. */
   readonly open: Gateway

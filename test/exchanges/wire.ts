@@ -57,12 +57,10 @@ export class WireExchange {
     return complete()
   }
 
-  /** Waits for the head of the reply. */
   async begun(): Promise<void> {
     await this.#until('the head', () => this.#read().status !== 0)
   }
 
-  /** Waits for the end of the reply. */
   async end(): Promise<WireReply> {
     await this.#until('the end', () => this.#read().end !== undefined)
     this.#socket.destroy()

@@ -18,7 +18,6 @@ const MOST_SENDINGS = 3
 const KEY = 'dev.breakwater/idempotency-key'
 const INTENT = 'dev.breakwater/intent'
 
-/** How an agent abandons a call. */
 type Parting =
   /** Closes the connection after this delay, at any stage of the call. */
   | { readonly how: 'vanish'; readonly afterMs: number }
@@ -27,11 +26,9 @@ type Parting =
   /** Cancels the call after this delay. */
   | { readonly how: 'cancel'; readonly afterMs: number }
 
-/** State shared by all agents of a run. */
 export interface Traffic {
   /** Returns the endpoint of one server, or of all. */
   readonly url: (server?: string) => string
-  /** Every tool call sent. */
   readonly sendings: Sending[]
   readonly lists: { answered: number; failed: number }
   readonly sessions: { opened: number; refused: number }
@@ -122,7 +119,6 @@ class Client {
     await this.#session?.leave().catch(() => undefined)
   }
 
-  /** Picks one action of an agent and does it. */
   async act(random: () => number): Promise<void> {
     const chance = random()
     if (chance < 0.08) return this.#list()

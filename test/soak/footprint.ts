@@ -17,7 +17,6 @@ export interface Heap {
   readonly codeBytes: number
 }
 
-/** Resources a gateway holds at one moment. */
 export interface Footprint extends Heap {
   /** Time since the beginning of the run, in seconds. */
   readonly atS: number

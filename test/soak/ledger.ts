@@ -54,7 +54,6 @@ export class AccessLines {
   }
 }
 
-/** The totals of a run. */
 export interface Account {
   readonly sent: number
   readonly told: Readonly<Record<string, number>>

@@ -9,7 +9,6 @@ function updated(length: number): Message {
   return { text: JSON.stringify(value), value }
 }
 
-/** Returns the message each receiver gets. */
 function told(receivers: number, message: Message): Message[] {
   const messages: Message[] = []
   const all = new Set(Array.from({ length: receivers }, (_, n) => n))

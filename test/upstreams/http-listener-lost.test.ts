@@ -46,7 +46,6 @@ async function setUp(t: TestContext) {
     listener,
     received,
     reopen,
-    /** Number of streams the server holds open. */
     open: () =>
       gets.filter(({ response }) => response.headersSent && !response.destroyed && !response.writableEnded)
         .length,

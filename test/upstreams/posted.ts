@@ -47,7 +47,6 @@ export function recorder({ takesMessages = false } = {}) {
   return { sink, told, last, end, hold: (promise: Promise<void>) => void (held = promise) }
 }
 
-/** Posts a body to a server, and records the reply. */
 export async function post(
   t: TestContext,
   handle: RequestListener,

@@ -6,7 +6,6 @@ import { concealing, excerptOf, excerptOfBody } from '../../src/upstreams/server
 
 const nothing = (text: string) => text
 
-/** Returns the text an agent gets for an HTTP reply. */
 function told(status: number, body: string, conceal = nothing) {
   const context = { hasSession: false, wallMs: 0, conceal }
   const reading = readReply(1, status, new ReplyHeaders([]), body, context)

@@ -13,7 +13,6 @@ import { isAlive, ownChildren } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
 import { until } from '../support/until.ts'
 
-/** A one-line program. */
 const program = (script: string) => ({ command: process.execPath, args: ['-e', script] })
 
 /** A server that writes bytes before its first answer; its tool answers with invalid JSON. */

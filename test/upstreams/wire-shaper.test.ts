@@ -5,7 +5,6 @@ import type { WireShape } from '../../src/mesh/wire-shape.ts'
 import { WireShaper, WireShapers } from '../../src/wire/shaper.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** A reply on its way through a shaper. */
 function shaped(plan: Pick<WireShape, 'pace' | 'incident'>) {
   const clock = new ManualClock()
   const released = new Cancellation()

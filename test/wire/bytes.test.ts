@@ -203,7 +203,6 @@ function isWhole(all: Buffer): boolean {
 
 const lengthIn = ({ head }: Read) => Number(/content-length: (\d+)/i.exec(head)?.[1])
 
-/** Returns the gateway's reason in the error of a reply. */
 const reasonIn = ({ body }: Read) => /"reason":"(\w+)"/.exec(body.toString())?.[1]
 
 for (const era of eras) {

@@ -32,7 +32,6 @@ after(async () => {
   assert.ok(isRunning, `the gateway has ended: ${lines.slice(-20).join('\n')}`)
 })
 
-/** Results by type and place. */
 const seen = new Map<string, string>()
 
 /** Returns why the type cannot be at a place; undefined when it can. */
@@ -89,7 +88,6 @@ function isBlind(plain: Seen, happened: Seen): void {
   )
 }
 
-/** Returns the result of a type at a place. */
 async function look(name: string, entry: Entry, stage: Stage): Promise<string> {
   const { play = oneCall, saw, idle = {}, unknown = {} } = entry
   const why = refusal(faults[name]!, stage.place)

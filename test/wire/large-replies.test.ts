@@ -39,7 +39,6 @@ const bad: Readonly<Record<string, readonly [(id: unknown) => string, string]>> 
 
 const names = [...Object.keys(good), ...Object.keys(bad)]
 
-/** Bytes of the server's last reply. */
 let said = Buffer.alloc(0)
 let gateway: Gateway
 

@@ -89,7 +89,6 @@ function repliesIn(bytes: Buffer): Reply[] {
   }
 }
 
-/** One connection and its outcome. */
 class Connection {
   readonly socket: Socket
   bytes = Buffer.alloc(0)

@@ -286,7 +286,6 @@ function request(random: () => number, n: number): Sent {
 
 const NEXT = 'GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n'
 
-/** The reply to one request. */
 interface Reply {
   text: string
   isClosed: boolean

@@ -112,7 +112,6 @@ after(async () => {
   closeServers()
 })
 
-/** Sends a call over its own socket. */
 async function send(era: Era, side: 'upstream' | 'client', tool: string): Promise<Socket> {
   const url = new URL(gateway.mcp(`${era}_${side}`))
   const params = {

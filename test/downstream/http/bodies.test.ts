@@ -252,7 +252,6 @@ test('bodies have a limit in number, for which the oldest of the agent with the 
 /** Returns the reason a body was refused. */
 const said = ({ error }: { readonly error?: BodyRefusal }) => error?.message ?? ''
 
-/** Returns the headers of the nth agent. */
 const nth = (n: number) => ({ 'mcp-session-id': `agent ${n}` })
 
 test('two agents with very many bodies end no slow one of a third', async () => {

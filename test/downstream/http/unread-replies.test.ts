@@ -20,7 +20,6 @@ async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
   const closed: UnreadCause[] = []
   const unread = new UnreadReplies(clock, { ...limits, ...more }, (cause) => closed.push(cause))
   const hold = await holdResponses(t)
-  /** Sends a client a large reply. */
   const send = async (client: object = {}, { reads = false, bytes = REPLY } = {}) => {
     const held = await hold({ reads })
     sendJson(held.response, 200, JSON.stringify('x'.repeat(bytes)))

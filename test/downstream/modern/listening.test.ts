@@ -22,7 +22,6 @@ async function listening(bench: Bench, id: unknown, notifications: Json) {
   return client
 }
 
-/** Returns the requests servers got for resources. */
 const asked = ({ requests }: Bench) =>
   requests.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
 

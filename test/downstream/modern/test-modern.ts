@@ -52,7 +52,6 @@ export function message(value: Json): Message {
 /** The endpoint's answer to a request: its result as JSON text, or a promise of a whole response. */
 export type Answer = (request: McpRequest) => Promise<Response> | string
 
-/** Returns a whole response with this result. */
 export function result(request: McpRequest, text: string): Response {
   return { text: `{"jsonrpc":"2.0","id":${JSON.stringify(request.id)},"result":${text}}`, status: 200 }
 }

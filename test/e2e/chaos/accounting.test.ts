@@ -90,7 +90,6 @@ const outputSchema = {
   required: ['items'],
 }
 
-/** A server whose answers depend on the call alone. */
 function startServer(tools: readonly string[]): Promise<RawServer> {
   return RawServer.start(({ message }, response) => {
     const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }
@@ -112,7 +111,6 @@ function resultOf(args: unknown) {
   return { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent }
 }
 
-/** The client's view of a reply, from its socket. */
 type Seen = 'good' | 'told' | 'wrong'
 
 interface Counted {

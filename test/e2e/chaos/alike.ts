@@ -39,6 +39,5 @@ export async function callerAt(
 export const attemptsAt = (gateway: Gateway, server: string, tool: string) =>
   gateway.sums('breakwater_upstream_attempts_total', 'outcome', `server="${server}",tool="${tool}"`)
 
-/** Returns the fates of a fault's injections. */
 export const fatesOf = (gateway: Gateway, fault: string) =>
   gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${fault}"`)

@@ -154,7 +154,6 @@ async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Pro
 
 const said = (server: string, known: number) => saidOf(server).slice(known)
 
-/** Returns the minimum number of log lines about the tool. */
 function expected(tool: string): number {
   return discarded.has(tool) ? 1 : 0
 }

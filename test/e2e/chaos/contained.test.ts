@@ -38,11 +38,8 @@ interface Way extends Omit<Act, 'tool' | 'type'> {
   /** Default: the tool's own answer. */
   readonly got?: Check | undefined
   readonly runs?: number
-  /** Attempts at the server, by outcome. */
   readonly attempts?: Counts
-  /** Attempts at the server, by verdict on the reply. */
   readonly verdicts?: Counts
-  /** Fates of the injections. */
   readonly fates?: Counts
   /** Minimum duration of the calls, in milliseconds. */
   readonly leastMs?: number
@@ -223,7 +220,6 @@ const replies: readonly Row[] = [
   ),
 ]
 
-/** Faults of timing. */
 const times: readonly Row[] = [
   ...rowsOf(
     'a gate holds a call until the server can be reached again',

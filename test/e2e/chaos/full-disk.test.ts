@@ -146,7 +146,6 @@ for (const [where, state, signal] of [
 
 const decisionsIn = (journal: string) => journal.split('"kind":"decision"').length - 1
 
-/** Returns the output of the verify command. */
 async function verified(journal: string, state: string) {
   let text = ''
   const out = { stdout: (line: string) => void (text += line), stderr: () => undefined }

@@ -50,7 +50,6 @@ async function sessionsAt(name: string): Promise<number> {
   return body.sessions.filter(({ endpoint }) => endpoint === `/mcp/${name}`).length
 }
 
-/** Posts an `initialize`; resolves to its answer, unless aborted. */
 function initialize(name: string, signal?: AbortSignal): Promise<Response> {
   const params = {
     protocolVersion: '2025-11-25',

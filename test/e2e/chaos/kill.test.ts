@@ -53,7 +53,6 @@ async function allHeld(gateway: Gateway, server: FlakyServer, calls: number): Pr
   })
 }
 
-/** Starts a gateway that holds a server's replies. */
 async function holdingGateway({ url }: FlakyServer, journal: string, calls: number): Promise<Gateway> {
   const gateway = await Gateway.start({
     gateway: {

@@ -41,7 +41,6 @@ interface View {
   readonly tookMs: number
 }
 
-/** Lists tools, page by page. */
 type Look = () => Promise<View>
 
 async function lookWith(ask: (params: Json) => Promise<Json>): Promise<View> {

@@ -69,7 +69,6 @@ function resultOf({ method, params }: Json): Json | undefined {
 interface Case {
   readonly type: 'conn.dns' | 'conn.tls'
   readonly fault: Json
-  /** The entry of a server with a real failure. */
   readonly real: Json
   /** The error text for the agent. */
   readonly words: RegExp

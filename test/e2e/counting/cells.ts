@@ -27,7 +27,6 @@ export interface Cell {
   readonly violations: readonly string[]
 }
 
-/** The server, or pair of replicas, of one cell. */
 interface Subject {
   readonly entry: Json
   readonly down: () => Promise<void>
@@ -236,7 +235,6 @@ async function subjectsOf(server: Era, { transport }: Route): Promise<Subject[]>
   })
 }
 
-/** Returns all cells as a table, below a legend. */
 export function tableOf(results: ReadonlyMap<string, readonly Cell[]>): string {
   const titles = [...results.keys()]
   const rows = modes.map(({ name }) => [
@@ -264,7 +262,6 @@ export function tableOf(results: ReadonlyMap<string, readonly Cell[]>): string {
   ].join('\n')
 }
 
-/** Returns every violation with its cell. */
 export function violationsOf(title: string, cells: readonly Cell[]): string[] {
   return cells.flatMap(({ mode, violations }) => violations.map((what) => `${title}, ${mode}: ${what}`))
 }

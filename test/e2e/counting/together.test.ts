@@ -21,7 +21,6 @@ const SCENES = 5
 let counting: CountingServer
 let gateway: Gateway
 
-/** The endpoints of each server. */
 const endpointsOf = new Map<string, readonly number[]>()
 
 before(async () => {
@@ -57,7 +56,6 @@ async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
     const all = await counting.stats()
     return endpoints.map((endpoint) => all[endpoint]!)
   }
-  /** Returns the number of runs of each of its tokens. */
   const runs = async () =>
     Object.fromEntries(
       Object.entries(await counting.runs()).flatMap(([token, count]) =>

@@ -10,7 +10,6 @@ import { main } from '../../support/main.ts'
 
 afterEach(cleanUp)
 
-/** Returns why the gateway refuses to run a spec. */
 async function refusals(gateway: Gateway, spec: Json, more: Json = {}): Promise<string> {
   const { status, body } = await ask(gateway, spec, more)
   assert.ok(status === 409 || status === 400, `${status} ${JSON.stringify(body)}`)

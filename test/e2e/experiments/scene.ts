@@ -76,7 +76,6 @@ export const ask = (gateway: Gateway, spec: Json, more: Json = {}) =>
     ...more,
   })
 
-/** Waits until a run reaches a phase, or ends. */
 export const comesTo = (gateway: Gateway, phase: string, name = 'drill') =>
   until(
     `${name} is in ${phase}`,

@@ -33,7 +33,6 @@ const entry = (url: string, more: Json = {}, health: Json = {}): Json => ({
   ...more,
 })
 
-/** Waits for the incident of a server. */
 async function incidentOf(gateway: Gateway, server: string): Promise<Told> {
   let found: Told | undefined
   await until(`${server} has an incident`, async () => {

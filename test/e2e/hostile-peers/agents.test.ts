@@ -77,7 +77,6 @@ for (const [name, [status, bytes]] of Object.entries(refused))
 
 test('nothing is left of the refused requests', () => scene.isClean())
 
-/** Unusual but valid requests. */
 const served: Readonly<Record<string, () => string>> = {
   'the whole URL in the first line': () => call.replace('/mcp/attacked', 'http://127.0.0.1/mcp/attacked'),
   'HTTP/1.0': () => call.replace('HTTP/1.1', 'HTTP/1.0'),

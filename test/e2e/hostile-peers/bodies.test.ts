@@ -183,7 +183,6 @@ test('the control plane refuses deeply nested bodies, without an internal error'
   await isServed()
 })
 
-/** Returns a text in HTTP chunks of `size` characters. */
 const inChunks = (text: string, size: number) => {
   let all = ''
   for (let at = 0; at < text.length; at += size) {

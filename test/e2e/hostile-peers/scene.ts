@@ -55,7 +55,6 @@ export class Scene {
     assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
   }
 
-  /** Waits until nothing is left of the attackers. */
   async isClean(): Promise<void> {
     const { gateway } = this
     assert.ok(gateway.program.isRunning)

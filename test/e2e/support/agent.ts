@@ -2,7 +2,6 @@ import type { Json } from './gateway.ts'
 import { headersOf, metaOf } from './modern-client.ts'
 import { post, RawClient, type RawReply } from './raw-client.ts'
 
-/** An agent's outcome of one call. */
 export type Told =
   /** A result, or an error of the server's own. */
   | { readonly kind: 'result' | 'server_error' }
@@ -73,7 +72,6 @@ export class Agent {
   }
 }
 
-/** Counts outcomes of calls. */
 export function talliesOf(told: readonly Told[]): Record<string, number> {
   const tallies: Record<string, number> = {}
   for (const end of told) {

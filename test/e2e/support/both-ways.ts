@@ -26,7 +26,6 @@ import { RawServer, sendResult } from './raw-server.ts'
 /** The same calls for a live gateway and for a simulated gateway. */
 export interface Traffic {
   readonly servers: Readonly<Record<string, ServerModel>>
-  /** The block `policies` of the config. */
   readonly policies: Json
   /** The plan: `seed` and `faults` of the block `chaos`. */
   readonly plan: Json
@@ -45,11 +44,9 @@ export interface Answer {
 /** Everything observable about a run. */
 export interface Run {
   readonly decisions: readonly DecisionEntry[]
-  /** The agent's answers, call by call. */
   readonly answers: readonly Answer[]
   /** Access log lines, without rejected calls: the log limits rejections per second. */
   readonly lines: readonly Json[]
-  /** Runs of each server's tools. */
   readonly runs: Readonly<Record<string, number>>
 }
 
@@ -207,7 +204,6 @@ function answerOf(status: number, text: string): Answer {
 export const dataOf = ({ body }: Answer): Json | undefined =>
   (body as { error?: { data?: Json } } | undefined)?.error?.data
 
-/** Whether a policy rejected the call. */
 export const isRejected = (answer: Answer): boolean => dataOf(answer)?.by !== undefined
 
 async function decisionsOf(gateway: Gateway): Promise<DecisionEntry[]> {

@@ -97,7 +97,6 @@ export class CountingProcess {
     return new CountingProcess(era, join(await newFolder(), 'ledger'))
   }
 
-  /** Kills the current process. */
   kill(): void {
     const pid = this.#lines('pid').at(-1)
     if (pid === undefined) throw new Error('the counting process has never run')

@@ -35,7 +35,6 @@ export class EventReader {
     return method === undefined ? all : all.filter((message) => message.method === method)
   }
 
-  /** Waits for a message. */
   async next(what: string, fits: (message: Json) => boolean): Promise<Json> {
     await until(what, () => this.messages().some(fits))
     return this.messages().find(fits) as Json

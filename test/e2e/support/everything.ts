@@ -21,7 +21,6 @@ export interface Route {
   readonly url: (gateway: Gateway) => string
   /** Returns the name of a tool or prompt on this route. */
   readonly name: (own: string) => string
-  /** Returns the URI of a resource on this route. */
   readonly uri: (own: string) => string
 }
 

@@ -34,12 +34,10 @@ export function identified(pids: readonly number[]): Member[] {
   return pids.flatMap((pid) => statusOf(pid) ?? [])
 }
 
-/** Returns the processes that still run. */
 export function left(processes: readonly Member[]): Member[] {
   return processes.filter(({ pid, start }) => statusOf(pid)?.start === start)
 }
 
-/** Waits until all of the processes have ended. */
 export async function allGone(processes: readonly Member[]): Promise<void> {
   await until('nothing is left', () => left(processes).length === 0)
 }

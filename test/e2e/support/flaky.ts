@@ -25,7 +25,6 @@ export class FlakyServer {
     await fetch(new URL('/behaviour', this.url), { method: 'PUT', body: JSON.stringify(behaviours) })
   }
 
-  /** Returns the number of calls of a tool received. */
   async count(tool: string): Promise<number> {
     const counts = (await (await fetch(new URL('/counts', this.url))).json()) as Record<string, number>
     return counts[tool] ?? 0

@@ -14,9 +14,7 @@ export interface GatewayParts {
   readonly policies?: Json
   /** The block `chaos`; needs a non-production `environment` in the block `gateway`. */
   readonly chaos?: Json
-  /** The list `experiments`. */
   readonly experiments?: readonly Json[]
-  /** The block `health`. */
   readonly health?: Json
   /** Keys of the block `telemetry`, except the maximum age of metrics: tests always get fresh metrics. */
   readonly telemetry?: Json
@@ -31,9 +29,7 @@ export const armed = (faults: readonly Json[], more: Json = {}): Json => ({
 export interface GatewayOptions extends ProgramOptions {
   /** Default: this project's program. */
   readonly main?: string
-  /** Arguments of node itself. */
   readonly nodeArgs?: readonly string[]
-  /** More arguments of the command. */
   readonly args?: readonly string[]
   /** The folder of config and token; a restart in the same folder continues there. Default: a new folder. */
   readonly folder?: string
@@ -49,7 +45,6 @@ const folders: string[] = []
 /** A running gateway, as its operator sees it. */
 export class Gateway {
   readonly program: Program
-  /** The config file. */
   readonly file: string
   readonly data: string
   readonly control: string
@@ -95,7 +90,6 @@ export class Gateway {
     await rename(`${this.file}.new`, this.file)
   }
 
-  /** Asks the control plane. */
   async admin<Body = Json>(path: string, init: RequestInit = {}): Promise<Reply<Body>> {
     const headers = new Headers(init.headers)
     if (!headers.has('authorization')) headers.set('authorization', `Bearer ${this.token}`)
@@ -141,7 +135,6 @@ export class Gateway {
     }
   }
 
-  /** Waits until every session has its own stream open. */
   async waitForListeners(): Promise<void> {
     await until('all sessions listen', async () => {
       const { body } = await this.admin<{ sessions: { listening: boolean }[] }>('/admin/sessions')
@@ -149,7 +142,6 @@ export class Gateway {
     })
   }
 
-  /** Waits until `count` calls are under way, over all sessions. */
   async waitForCalls(count: number): Promise<void> {
     await until(`${count} calls are under way`, async () => {
       const { body } = await this.admin<{ sessions: { inFlight: number }[] }>('/admin/sessions')
@@ -197,7 +189,6 @@ export function configText({
   )
 }
 
-/** The addresses a gateway logs once it listens. */
 export interface Addresses {
   readonly data: string
   readonly control: string

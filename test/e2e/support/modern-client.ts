@@ -25,7 +25,6 @@ export class ModernClient {
     this.meta = metaOf(capabilities)
   }
 
-  /** Returns a complete request with a new id. */
   request(method: string, params: Json = {}): Json {
     return { jsonrpc: '2.0', id: this.#ids++, method, params: { ...params, _meta: this.meta } }
   }
@@ -43,7 +42,6 @@ export class ModernClient {
     return this.ask('tools/call', { name, arguments: args, ...more })
   }
 
-  /** Posts a request, and reads the reply as it comes. */
   stream(method: string, params: Json = {}): Promise<EventReader> {
     const body = this.request(method, params)
     const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
@@ -51,7 +49,6 @@ export class ModernClient {
     return EventReader.open(this.url, init)
   }
 
-  /** Opens a subscription, and waits for its acknowledgement. */
   async listen(notifications: Json): Promise<EventReader> {
     const reader = await this.stream('subscriptions/listen', { notifications })
     await reader.next(
@@ -72,7 +69,6 @@ export function headersOf({ method, params }: Json): Record<string, string> {
   }
 }
 
-/** Returns the error of a reply. */
 export function errorOf({ messages }: RawReply): { code: number; message: string; data: Json } {
   return messages[0]?.error as ReturnType<typeof errorOf>
 }

@@ -3,7 +3,6 @@ import type { TestContext } from 'node:test'
 import { discovered, json, rawHttp } from '../../support/modern.ts'
 import type { Json } from './gateway.ts'
 
-/** Tools per page of the server's list. */
 export const OWN_PAGE = 300
 
 /** Cache lifetime of a list, in milliseconds. */

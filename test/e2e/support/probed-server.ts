@@ -12,7 +12,6 @@ const open = new Set<ProbedServer>()
 
 /** A server of both eras over Streamable HTTP in this process, which can go away and return at the same address. */
 export class ProbedServer {
-  /** Methods received, in order. */
   readonly asked: string[] = []
   /** Replacement answers by method; `*` is for all methods. */
   readonly answers = new Map<string, Answer>()
@@ -31,7 +30,6 @@ export class ProbedServer {
     return server
   }
 
-  /** Ends all servers started by tests. */
   static async endAll(): Promise<void> {
     for (const server of open) await server.kill()
     open.clear()
@@ -55,7 +53,6 @@ export class ProbedServer {
     this.#port = (server.address() as AddressInfo).port
   }
 
-  /** Closes the server and all its connections. */
   async kill(): Promise<void> {
     const server = this.#server
     this.#server = undefined

@@ -20,7 +20,6 @@ export interface ProgramOptions {
   readonly openFiles?: number
 }
 
-/** How a process ended. */
 export interface Ending {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
@@ -84,7 +83,6 @@ export class Program {
   }
 }
 
-/** Ends all programs started by tests. */
 export async function killAll(): Promise<void> {
   await Promise.all([...running].map((program) => program.kill()))
 }

@@ -1,7 +1,6 @@
 import { EventReader } from './event-reader.ts'
 import type { Json } from './gateway.ts'
 
-/** A complete reply to one HTTP request. */
 export interface RawReply {
   readonly status: number
   readonly headers: Headers
@@ -20,7 +19,6 @@ export interface OpenOptions {
 export class RawClient {
   readonly url: string
   readonly headers: Record<string, string>
-  /** The `initialize` response. */
   readonly welcome: Json
   #ids = 0
 
@@ -30,7 +28,6 @@ export class RawClient {
     this.welcome = welcome
   }
 
-  /** Opens a session. */
   static async open(
     url: string,
     { version = '2025-11-25', capabilities = {}, headers = {} }: OpenOptions = {},
@@ -60,7 +57,6 @@ export class RawClient {
     return post(this.url, text, { ...this.headers, ...headers })
   }
 
-  /** Sends a request; resolves to its response. */
   async request(method: string, params: Json = {}): Promise<Json> {
     const id = `raw-${++this.#ids}`
     const { messages, status } = await this.post({ jsonrpc: '2.0', id, method, params })
@@ -70,7 +66,6 @@ export class RawClient {
     return response
   }
 
-  /** Calls a tool; resolves to the whole response. */
   call(name: string, args: Json = {}): Promise<Json> {
     return this.request('tools/call', { name, arguments: args })
   }
@@ -91,7 +86,6 @@ export class RawClient {
     })
   }
 
-  /** Posts a message and reads the reply as it comes. */
   stream(body: Json, headers: Readonly<Record<string, string>> = {}): Promise<EventReader> {
     return EventReader.open(this.url, {
       method: 'POST',
@@ -107,7 +101,6 @@ export class RawClient {
 
 const postHeaders = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** Posts a text to an MCP endpoint. */
 export async function post(
   url: string,
   text: string,

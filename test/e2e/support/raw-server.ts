@@ -4,7 +4,6 @@ import { text } from 'node:stream/consumers'
 import { orBrokenOff } from '../../support/broken-off.ts'
 import type { Json } from './gateway.ts'
 
-/** An HTTP request as it came. */
 export interface Seen {
   readonly verb: string
   readonly url: string
@@ -56,7 +55,6 @@ export class RawServer {
     return raw
   }
 
-  /** Returns the requests with a message of this method. */
   of(method: string): Seen[] {
     return this.seen.filter(({ message }) => message.method === method)
   }
@@ -70,12 +68,10 @@ export function closeServers(): void {
   servers.clear()
 }
 
-/** Sends JSON text. */
 export function sendJson(response: ServerResponse, body: string): void {
   response.writeHead(200, { 'content-type': 'application/json' }).end(body)
 }
 
-/** Sends the response to a request. */
 export function sendResult(response: ServerResponse, id: unknown, result: unknown): true {
   sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
   return true

@@ -14,7 +14,6 @@ export function headOf(url: string, headers: Readonly<Record<string, string>>): 
   return `POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n`
 }
 
-/** Returns a whole POST of a message. */
 export function postOf(url: string, headers: Readonly<Record<string, string>>, body: Json): string {
   const text = JSON.stringify(body)
   return headOf(url, { ...headers, 'content-length': String(Buffer.byteLength(text)) }) + text
@@ -24,7 +23,6 @@ export function postOf(url: string, headers: Readonly<Record<string, string>>, b
 export class RawSocket {
   readonly socket: Socket
   readonly #head: string
-  /** Everything received. */
   text = ''
   isClosed = false
 

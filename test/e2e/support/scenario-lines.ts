@@ -5,7 +5,6 @@
  */
 const BY_THE_CLOCK = /^((other servers, )?(p95 of calls|share of calls that succeed).*|.*: [\d.]+(ms|s|m))$/
 
-/** The results of a run's assertions. */
 export interface Said {
   /** Assertions, and the failures among them. */
   readonly all: number

@@ -21,7 +21,6 @@ export async function closeClients(): Promise<void> {
   await Promise.all(open.splice(0).map((client) => client.close()))
 }
 
-/** Returns the text of a result's first content block. */
 export function textOf(result: Awaited<ReturnType<Client['callTool']>>): string {
   const [block] = result.content as { text?: string }[]
   return block?.text ?? ''

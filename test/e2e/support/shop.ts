@@ -24,7 +24,6 @@ export const lanes: readonly Lane[] = [
 /** Returns the other lane's name. */
 export const otherThan = ({ name }: Lane): string => (name === 'http' ? 'stdio' : 'http')
 
-/** A fault with its own tool. */
 export interface Act {
   /** The tool's name; the fault's name is the same, followed by the lane. */
   readonly tool: string
@@ -78,7 +77,6 @@ export interface CallOptions {
 
 type Call = (tool: string, args: Json, options: CallOptions) => Promise<object>
 
-/** Tools without a fault. */
 const plain = ['plain_plain', 'typed_plain', 'words_plain', 'who_plain']
 
 /** Servers with orders, one per lane, behind a gateway whose faults have a tool each. */
@@ -146,7 +144,6 @@ export class Shop {
     }
   }
 
-  /** Returns a tool's number of runs. */
   async runs(lane: Lane, tool: string): Promise<number> {
     const { text } = await this.call(lane, 'runs')
     return (JSON.parse(text) as Record<string, number>)[tool] ?? 0
@@ -167,7 +164,6 @@ export class Shop {
     return count === 1 ? rest : { ...rest, [ofFirst]: count - 1 }
   }
 
-  /** Returns the fates of a fault's injections. */
   fates({ name }: Lane, tool: string): Promise<Json> {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
@@ -189,7 +185,6 @@ export class Shop {
   }
 }
 
-/** Whether a tool has an output schema. */
 const isTyped = (tool: string) => tool.startsWith('typed')
 
 function faultOf(act: Act, lane: Lane): Json {

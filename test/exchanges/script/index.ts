@@ -21,7 +21,6 @@ const chapters = [
   playControl,
 ] as const
 
-/** Starts gateways and servers, and plays every exchange in sequence. */
 export async function playAll(): Promise<readonly Exchange[]> {
   const stage = await startStage()
   try {

@@ -279,7 +279,6 @@ const requests: readonly (readonly [title: string, request: WireRequest])[] = [
   ),
 ]
 
-/** Plays wrong bodies, headers and requests in both eras. */
 export async function playMalformed(player: Player, stage: Stage): Promise<void> {
   const titled = (body: string) => (body.length <= 80 ? body : `${body.slice(0, 60)}… (${body.length})`)
   for (const server of [undefined, 'contract']) {

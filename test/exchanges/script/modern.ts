@@ -7,7 +7,6 @@ import { at } from './places.ts'
 
 const capable = { sampling: {}, elicitation: { form: {}, url: {} }, roots: {} }
 
-/** The client's answer to each question, by method. */
 const answers: Readonly<Record<string, Json>> = {
   'sampling/createMessage': { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'm' },
   'elicitation/create': {

@@ -49,7 +49,6 @@ export class LegacyPeer {
     return new LegacyPeer(player, place, [...headers, ...own, ...version2])
   }
 
-  /** Returns a request with the next id, as text. */
   request(method: string, params?: unknown): string {
     return JSON.stringify({ jsonrpc: '2.0', id: ++this.#ids, method, params })
   }
@@ -66,7 +65,6 @@ export class LegacyPeer {
     return this.post(method, JSON.stringify({ jsonrpc: '2.0', method, params }))
   }
 
-  /** Answers a question of a server. */
   answer(question: string | undefined, result: Json): Promise<WireReply> {
     const { id, method } = messageOf(question)
     return this.post(`answer ${String(method)}`, JSON.stringify({ jsonrpc: '2.0', id, result }))
@@ -113,7 +111,6 @@ export class ModernPeer {
     this.#meta = metaOf(capabilities)
   }
 
-  /** Returns a complete request with the next id. */
   request(method: string, params: Json = {}): Json {
     const { _meta: meta, ...rest } = params
     const all = { ...this.#meta, ...(meta as Json | undefined) }
@@ -160,7 +157,6 @@ function called(name: string, args: unknown, meta: Json | undefined): Json {
   return { name, arguments: args, ...(meta === undefined ? {} : { _meta: meta }) }
 }
 
-/** Returns the message of an event. */
 export function messageOf(event: string | undefined): Json {
   const data = event
     ?.split('\n')

@@ -6,7 +6,6 @@ export function at({ open }: Stage, server?: string): Place {
   return { address: new URL(open.data).host, path: new URL(open.mcp(server)).pathname }
 }
 
-/** Returns an endpoint of the strict gateway. */
 export function atStrict({ strict }: Stage, server?: string): Place {
   return { address: new URL(strict.data).host, path: new URL(strict.mcp(server)).pathname }
 }

@@ -5,7 +5,6 @@ import { at } from './places.ts'
 
 const capable = { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } }
 
-/** The client's answers to each question. */
 const answers: Readonly<Record<string, readonly Record<string, unknown>[]>> = {
   'sampling/createMessage': [
     { role: 'assistant', content: { type: 'text', text: 'Paris' }, model: 'm', stopReason: 'endTurn' },

@@ -1,6 +1,5 @@
 /** A client's answers to questions of servers; the client agrees to open any URL. */
 export interface Answers {
-  /** Values the user types into forms. */
   readonly form?: Readonly<Record<string, string>>
   readonly model?: string
   readonly roots?: readonly string[]
@@ -20,7 +19,6 @@ export interface ToolResult {
 /** A change a client was notified of. */
 export type Told = 'tools' | `resource ${string}`
 
-/** A tool in a client's list. */
 export interface ListedTool {
   readonly name: string
   readonly outputSchema: unknown
@@ -29,7 +27,6 @@ export interface ListedTool {
 /** A connected client, with one interface for all SDKs and eras. */
 export interface Agent {
   readonly version: string | undefined
-  /** Changes so far. */
   readonly told: readonly Told[]
   tools(): Promise<readonly ListedTool[]>
   call(name: string, args?: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<ToolResult>
@@ -37,7 +34,6 @@ export interface Agent {
   /** Returns the text of a prompt's first message. */
   prompt(name: string): Promise<string>
   resources(): Promise<readonly string[]>
-  /** Returns the text of a resource. */
   read(uri: string): Promise<string>
   /** Subscribes to changes of the tools and of resources. Returns a function to unsubscribe. */
   watch(uris: readonly string[]): Promise<() => Promise<void>>
@@ -59,7 +55,6 @@ export const capabilitiesOf = ({ form, model, roots }: Answers) => ({
   ...(roots === undefined ? {} : { roots: {} }),
 })
 
-/** Returns the text of the first content block. */
 export function firstText(content: unknown): string {
   const [block] = content as readonly { readonly text?: string }[]
   return block?.text ?? ''

@@ -28,7 +28,6 @@ export interface Facts {
 
 export const newFacts = (): Facts => ({ conversations: new Map(), sometimes: false, cancelled: 0 })
 
-/** The head of a request. */
 export interface HttpRequest {
   readonly method: string
   /** Undefined before the session begins. */
@@ -38,7 +37,6 @@ export interface HttpRequest {
 export interface LegacyExtras {
   readonly url: string
   readonly facts: Facts
-  /** All requests so far, oldest first. */
   readonly requests: readonly HttpRequest[]
   close(): Promise<void>
 }
@@ -68,7 +66,6 @@ export async function startLegacyExtras(): Promise<LegacyExtras> {
   }
 }
 
-/** Creates the server of one conversation. */
 export function createLegacyExtras(facts: Facts): Server {
   const server = new Server(
     { name: 'legacy-extras', version: '1.0.0' },

@@ -39,7 +39,6 @@ const ask = {
 export const tools: Readonly<Record<string, LegacyTool>> = {
   echo: { definition: plain, run: (args) => args },
 
-  /** Returns an object. */
   object: {
     definition: {
       ...plain,

@@ -13,7 +13,6 @@ interface Request {
 /** A server of the matrix, and its offers. */
 export interface Subject {
   readonly title: string
-  /** Its name in the config. */
   readonly name: string
   readonly tool: Request
   readonly prompt: Request
@@ -64,7 +63,6 @@ export const subjects: readonly Subject[] = [
 export const form = { name: 'Ada', username: 'Ada', email: 'ada@example.com' }
 
 export interface RunningSubjects {
-  /** The servers' entries in a config. */
   readonly entries: Readonly<Record<string, unknown>>
   close(): Promise<void>
 }

@@ -22,13 +22,11 @@ export interface Entry {
 
 export type Entries = Readonly<Record<string, Entry>>
 
-/** Plays one call to its end. */
 export async function oneCall(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.call('echo').over
 }
 
-/** Plays one call of a tool. */
 export const calling =
   (tool: string, more: Json = {}) =>
   async (stage: Stage): Promise<void> => {
@@ -36,7 +34,6 @@ export const calling =
     await agent.call(tool, undefined, more).over
   }
 
-/** Plays a list. */
 export async function oneList(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.send('tools/list').over
@@ -52,7 +49,6 @@ export function ranOnce(seen: Seen): void {
   assert.equal(seen.gave('tools/call').length, 1, 'the server gave no answer')
 }
 
-/** Checks the reason of the gateway's own error. */
 export function failed(exchange: Exchange, reason: string, sent?: boolean): void {
   assert.equal(exchange.reason, reason, shown(exchange))
   if (sent !== undefined) assert.equal(exchange.error?.data?.sent, sent, shown(exchange))

@@ -36,7 +36,6 @@ const greeted = (seen: Seen): Exchange => seen.welcomes[0] ?? seen.exchange()
 /** Holds until the gateway gives up; towards agents, only delays. */
 const holding = ({ side }: Place): Json => (side === 'client' ? { hold: HOLD_MS } : {})
 
-/** Plays an agent's ping. */
 async function pinging(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   await agent.send('ping').over

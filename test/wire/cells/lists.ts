@@ -18,7 +18,6 @@ function lists(seen: Seen, at = 0): { readonly got: Json; readonly given: Json }
   return { got: answered(seen.exchange(at)), given: given.message.result as Json }
 }
 
-/** Plays a list, and then a call of a tool. */
 const listAndCall = (tool: string) => async (stage: Stage) => {
   const agent = await stage.agent()
   await agent.send('tools/list').over

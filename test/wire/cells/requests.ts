@@ -6,7 +6,6 @@ import { answered, noCall, ranOnce, type Entries } from './entry.ts'
 
 const ASK = 'elicitation/create'
 
-/** Returns the text of the arguments at the server. */
 function argumentsOf(seen: Seen): string {
   ranOnce(seen)
   answered(seen.exchange())

@@ -11,7 +11,6 @@ const twice = (second: Json) => async (stage: Stage) => {
 
 const weatherIn = (result: unknown) => (result as Json).structuredContent as Json
 
-/** Returns the server's result in a play of one call. */
 const given = (seen: Seen) => seen.gave('tools/call').at(-1)?.message.result as Json
 
 /** Returns the expected changes by JSON Pointer: `change` in the structured content, and the matching text. */

@@ -16,7 +16,6 @@ const changesIn = ({ messages }: Exchange) => messages.filter(({ method }) => me
 /** Messages before the fault: the modern era's acknowledgement of the stream, and `changes` changes. */
 const behind = (changes: number, { era }: Place) => ({ afterEvents: changes + (era === 'modern' ? 1 : 0) })
 
-/** Returns the number of health probes. */
 const probes = (seen: Seen) => seen.got(seen.place.era === 'modern' ? 'server/discover' : 'ping').length
 
 let names = 0
@@ -55,7 +54,6 @@ async function listened(stage: Stage): Promise<void> {
   stage.marks.set('stream', stage.server.streams.length - 1)
 }
 
-/** Returns the number of list requests since then. */
 const asked = (seen: Seen, since: number) => seen.got('tools/list').filter(({ at }) => at > since).length
 
 /** Faults of standing streams, from servers to the gateway and from the gateway to agents. */

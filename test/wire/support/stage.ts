@@ -38,7 +38,6 @@ export const places: readonly Place[] = [
  */
 export const DISCOVERY_MS = 5_000
 
-/** Attempt timeout of the tool `brief`. */
 export const BRIEF_MS = 1_500
 
 /** How long a server may take to recover alone. */
@@ -56,7 +55,6 @@ export class Seen {
   readonly streams: WireServer['streams']
   /** Notes of the play itself. */
   readonly marks: ReadonlyMap<string, unknown>
-  /** How processes ended. */
   readonly ended: readonly string[]
 
   constructor(
@@ -109,7 +107,6 @@ type Others = Readonly<Partial<Record<'legacy' | 'secure' | 'own', WireServer>>>
 export class Stage {
   readonly place: Place
   readonly gateway: Gateway
-  /** The server of the current play. */
   server: WireServer
   agents: WireAgent[] = []
   marks = new Map<string, unknown>()
@@ -126,7 +123,6 @@ export class Stage {
     this.gateway = gateway
   }
 
-  /** Plays with another server. */
   use(other: keyof Others): void {
     const server = this.#others[other]
     if (server === undefined) throw new Error(`there is none at ${this.place.name}`)
@@ -177,7 +173,6 @@ export class Stage {
     return (await this.gateway.server(this.server.name)) ?? {}
   }
 
-  /** Everything seen so far. */
   get seen(): Seen {
     return new Seen(this.place, this.agents, this.server, this.marks)
   }

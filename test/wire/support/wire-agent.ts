@@ -46,7 +46,6 @@ export class Exchange {
     socket.write(`${verb} ${url.pathname} HTTP/1.1\r\n${lines.join('')}\r\n${this.text}`)
   }
 
-  /** Closes the connection. */
   leave(): void {
     this.#finish('left')
   }
@@ -147,7 +146,6 @@ export class Exchange {
     })
   }
 
-  /** Answers to this request. */
   get answers(): readonly Json[] {
     return this.messages.filter(({ id, method }) => id === this.id && method === undefined)
   }
@@ -160,7 +158,6 @@ export class Exchange {
     return this.answers[0]?.error as ReturnType<() => Exchange['error']>
   }
 
-  /** The reason in an error of the gateway. */
   get reason(): string | undefined {
     const reason = this.error?.data?.reason
     return typeof reason === 'string' ? reason : undefined
@@ -241,7 +238,6 @@ export class WireAgent {
     return exchange
   }
 
-  /** Leaves open exchanges. */
   leave(): void {
     for (const exchange of this.exchanges) exchange.leave()
   }

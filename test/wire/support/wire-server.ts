@@ -47,7 +47,6 @@ export interface Sent {
   readonly request: Json | undefined
 }
 
-/** The reply channel of one request. */
 interface Reply {
   /** A message before the answer. */
   event(message: Json): void
@@ -77,9 +76,7 @@ export class WireServer {
   connections: Connection[] = []
   received: Received[] = []
   sent: Sent[] = []
-  /** How processes ended. */
   ended: string[] = []
-  /** The standing streams the gateway asked for. */
   streams: Standing[] = []
   /** Names of tools at the end of the last page of its list. */
   added: string[] = []
@@ -137,7 +134,6 @@ export class WireServer {
     return new WireServer(name, transport, era, server, ca)
   }
 
-  /** Forgets everything seen so far. */
   clear(): void {
     this.connections = []
     this.received = []
