@@ -1,6 +1,6 @@
-/** The work of every subject in one run. */
+/** The work of every subject in a run. */
 export interface Workload {
-  /** Reply of the upstream to a tool call: one JSON body, or an event stream with one event. */
+  /** Reply of the upstream to a tool call: a JSON body, or an event stream with a single event. */
   readonly reply: 'json' | 'sse'
   /** Bytes that the upstream appends to the text of every result. */
   readonly fill: number

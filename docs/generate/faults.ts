@@ -82,7 +82,7 @@ function typePage(name: string, type: FaultType<unknown>): string {
     fieldTable(schema as z.ZodObject),
     yaml([{ name: exampleName, type: name, ...example }]),
     '## Metrics',
-    `\`breakwater_faults_injected_total{type="${name}"}\` counts its injections. By the name of the fault, \`breakwater_fault_outcomes_total\` counts their outcomes, \`breakwater_fault_delay_seconds_total\` the time agents waited for good answers because of the fault, and \`breakwater_fault_reactions_total\` the reactions of retries and breakers.`,
+    `\`breakwater_faults_injected_total{type="${name}"}\` counts its injections. The next metrics have the fault's name as a label. \`breakwater_fault_outcomes_total\` counts the fates of injections, \`breakwater_fault_delay_seconds_total\` the time agents waited for good answers because of the fault. \`breakwater_fault_reactions_total\` counts the reactions of retries and breakers.`,
     ...(sides.includes('upstream') && methods.every(isOfGateway)
       ? [
           `Towards servers, the gateway itself sends these requests: there only \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts the fault.`,

@@ -104,7 +104,7 @@ export interface Scope {
   readonly reached: (replica: number) => Promise<boolean> | undefined
   /**
    * For work that continues when no agent waits for it. Until the returned function is called (once), the server stays
-   * even after leaving the config. Shutdown also waits, as long as it waits for calls.
+   * even after leaving the config. A shutdown waits for the work as for calls: at most `gateway.drain`.
    */
   hold(): () => void
   /** Whether agents may call a tool in a server's list. */

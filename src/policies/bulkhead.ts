@@ -91,7 +91,10 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   },
 }
 
-/** A slot held this long, in milliseconds, and this many times the usual, no longer counts. */
+/**
+ * A slot held for `OVERDUE_MS`, in milliseconds, may stop counting: if held `OVERDUE_TIMES` the tool's usual time, or if
+ * its tenant or agent holds several slots while another waits.
+ */
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
 

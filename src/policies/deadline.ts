@@ -12,13 +12,13 @@ const schema = z
     total: duration({ min: 1 })
       .default(55_000)
       .describe(
-        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. `tasks/result` uses the deadline of the tool that made the task. Less than the 60 s after which clients of the MCP SDKs give up, so an agent learns the reason.',
+        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. `tasks/result` uses the deadline of the tool that made the task. The default is below the 60 s of clients of the MCP SDKs, so an agent learns the reason.',
       ),
     onProgress: z
       .enum(['ignore', 'extend'])
       .default('ignore')
       .describe(
-        "The effect of progress, if the call's agent asked for progress: none, or it restarts the call's whole `total`. A deadline set by the agent stays.",
+        "The effect of progress, if the call's agent asked for progress. `ignore`: none. `extend`: progress restarts the call's whole `total`. A deadline set by the agent stays.",
       ),
     maxTotalTimeout: duration({ min: 1 })
       .default(600_000)
@@ -32,7 +32,7 @@ const schema = z
       .enum(['asked', 'always', 'never'])
       .default('asked')
       .describe(
-        'Whether the server is told its remaining time, in _meta: if the agent set a deadline, always, or never.',
+        'Whether the server is told its remaining time, in _meta. `asked`: if the agent set a deadline.',
       ),
   })
   .describe('Ends a call whose agent has stopped waiting, however many attempts the call has made.')

@@ -31,7 +31,7 @@ const schema = z
       .enum(['explicit', 'auto'])
       .default('explicit')
       .describe(
-        'The tool calls that have a key: calls that name a key in `_meta["dev.breakwater/idempotency-key"]`. With `auto`, also all other calls that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes. With `auto`, each has its own keys; a key named in one of them is refused in the others.',
+        'The tool calls with a key. `explicit`: calls that name a key in `_meta["dev.breakwater/idempotency-key"]`. `auto`: also all other calls that are not read-only; within `scope`, the same tool with the same arguments is the same call. Answers differ in shape between agents of 2026-07-28 and of older versions, and between plain calls and tasks. So an automatic key holds within one of these kinds, and a named key of one kind is refused in another.',
       ),
     scope: z
       .enum(['caller', 'tenant', 'server'])

@@ -89,15 +89,15 @@ test('a missing, empty or slightly wrong ratio is reported', () => {
   const told = (found: readonly (readonly [string, number])[], tolerance = 0) =>
     mismatches('x', expected, new Map(found), tolerance)
   assert.deepEqual(told([['a', 4 / 6]]), [])
-  assert.match(told([]).join(), /nothing for a, not 2\/3/)
+  assert.match(told([]).join(), /found nothing for a, expected 2\/3/)
   assert.match(told([['a', NaN]]).join(), /NaN for a/)
-  assert.match(told([['a', 2 / 3 + 1e-15]]).join(), /for a, not 2\/3/)
+  assert.match(told([['a', 2 / 3 + 1e-15]]).join(), /for a, expected 2\/3/)
   assert.deepEqual(told([['a', 2 / 3 + 1e-15]], 1e-9), [])
   assert.match(
     told([
       ['a', 2 / 3],
       ['b', 1],
     ]).join(),
-    /finds 1 for b/,
+    /found 1 for b, expected nothing/,
   )
 })

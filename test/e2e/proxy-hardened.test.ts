@@ -378,7 +378,7 @@ test('text passes as the bytes that it is, with its type', async () => {
 test('no request is sent twice, whatever its outcome', async () => {
   for (const [name, peer, status, code] of [
     ['resetting', resetting, 502, 'BW_UPSTREAM_DISCONNECTED'],
-    ['strange', strange, 502, 'BW_UPSTREAM_DISCONNECTED'],
+    ['strange', strange, 502, 'BW_BAD_REPLY'],
   ] as const) {
     for (const method of ['GET', 'POST', 'DELETE']) {
       const before = peer.requests.length

@@ -34,7 +34,7 @@ function paragraphsOf(path: string): string[] {
   const lines = [...text.matchAll(/(?:^\s*\/\/ .*\n)+|(?<=\S\s)\/\/ .*$/gm)].map(([run]) =>
     run.replace(/^\s*\/\/ /gm, ''),
   )
-  return [...blocks.flatMap((block) => block.split(/\n\s*\n|\n(?=\s*- )/)), ...lines]
+  return [...blocks.flatMap((block) => block.split(/\n\s*\n|\n(?=\s*- |\s{2})/)), ...lines]
 }
 
 const wordsOf = (text: string) => text.replace(/`[^`]*`/g, 'x').match(/[A-Za-z0-9'’%/×.-]*[A-Za-z0-9]/g) ?? []

@@ -1,6 +1,6 @@
 import type { Fate } from '../../mesh/injected.ts'
 
-/** The agent's next action, as reported or as shown by a canary. */
+/** The agent's use of a hit reply, as reported. `silent` also if a value made by the fault appears in a later call. */
 export type AgentOutcome = 'safe' | 'silent' | 'unknown'
 
 /**

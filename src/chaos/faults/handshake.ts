@@ -108,7 +108,7 @@ const version: FaultType<z.output<typeof versionSchema>> = {
   seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. Towards agents, that version.',
   containedBy: {
     policies: ['breaker'],
-    how: "The gateway never continues in an unknown version; its knowledge of the server stays for the server's grace period.",
+    how: "The gateway opens no session in an unknown version. Agents keep the last-known tools for the server's `grace`, and a breaker stops their calls.",
   },
   example: {
     name: 'handshake-version',

@@ -74,7 +74,7 @@ const cutting = z.strictObject({
   after: duration()
     .optional()
     .describe(
-      'When the fault acts at the latest, even without messages; without this field, the fault waits for the stream.',
+      'The latest time at which the fault acts, even before `afterEvents` messages. Without this field, the fault waits for the messages.',
     ),
 })
 

@@ -43,8 +43,8 @@ export interface ForeignOptions {
 const LONGEST = '24h'
 
 /**
- * Reads a plan from a file: our own format (a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such
- * a block) or either of the two other formats, whose faults may hit tools with writes. The plan is armed when applied.
+ * Reads a plan from a file. Our own format is a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such
+ * a block. Faults of the two other formats may hit tools with writes. The plan is armed when applied.
  * `foreign`: settings missing in other formats; the default is a single server.
  */
 export async function readPlan(

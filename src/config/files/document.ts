@@ -8,7 +8,7 @@ const MAX_ERRORS = 10
 /** Most values of a config, all aliases expanded. */
 export const MAX_VALUES = 100_000
 
-/** A scalar takes at least two characters, and a value is a scalar besides its name. */
+/** Each value brings at most two scalars: its name and itself. */
 const MAX_SCALARS = 2 * MAX_VALUES
 
 /** Control tokens of the lexer, which stand for no text: a scalar, the start of a document, an error in a flow. */

@@ -228,7 +228,7 @@ const TOLD_APART_FROM = 1 / 2
 
 /**
  * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as
- * are free, so a tenant with a thousand calls leaves room for others behind the same address.
+ * are free. So a tenant with a thousand calls leaves room for others behind the same address.
  */
 export class TenantPlaces {
   readonly #all: Quota

@@ -308,7 +308,7 @@ function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   return ending.finally(() => caller.calls--)
 }
 
-/** Targets from this length on, in characters, are compared by digest, because a target is kept as long as its call. */
+/** Longest target (server, method, and name or URI) kept as text, in characters; a longer target is kept as a digest. */
 const LONG_TARGET = 1_024
 
 function shortened(target: string): string {

@@ -23,7 +23,7 @@ export const ARMS = ['treatment', 'control'] as const
 /** The current run, as calls see it. */
 interface Guest {
   readonly meter: Meter
-  /** Which calls match, and how they are assigned. */
+  /** Matches calls, and assigns them. */
   readonly aim: Experiment
   /** The arms in force, with the split of the stage; undefined outside of stages. */
   readonly entry: Experiment | undefined

@@ -312,7 +312,7 @@ export class Lifecycle {
     this.#change({ phase: 'stage', stage: index })
     this.#decide(
       `stage ${index + 1} of ${stages.length}`,
-      `the treatment has ${Math.round(share * 100)}% for ${formatDuration(duration)}`,
+      `the treatment gets ${Math.round(share * 100)}% of matching calls for ${formatDuration(duration)}`,
     )
     this.#parts.meter.cut()
     const written = this.#step()

@@ -79,9 +79,9 @@ export interface PairCounts {
 }
 
 /**
- * Returns the interval of treatment − control for two proportions over the same pairs (R. Newcombe, "Improved
- * Confidence Intervals for the Difference between Binomial Proportions Based on Paired Data", Statistics in Medicine
- * 17, 1998, 2635–2650, method 10, with its continuity correction of the correlation), with confidence 1 − `alpha`.
+ * Returns the interval of treatment − control for two proportions over the same pairs, with confidence 1 − `alpha`.
+ * Method 10 of R. Newcombe, with its continuity correction of the correlation: "Improved Confidence Intervals for the
+ * Difference between Binomial Proportions Based on Paired Data". Statistics in Medicine 17, 1998, 2635–2650.
  */
 export function newcombePairedInterval(pairs: PairCounts, alpha: number): Interval {
   const { both, controlOnly, treatmentOnly, neither } = pairs

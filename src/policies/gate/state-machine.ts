@@ -401,7 +401,7 @@ export class Gate {
   }
 }
 
-/** Returns whether a call found no server. A process still starting says so itself, and no call waits for it here. */
+/** Returns whether a call found no server. `notStarted` (a process that is starting, or failed to) does not open the gate. */
 function isLost(outcome: Outcome): outcome is Outcome & { kind: 'failed' } {
   return outcome.kind === 'failed' && outcome.error.notStarted !== true && isConnectionLost(outcome)
 }

@@ -264,14 +264,13 @@ const BUCKETS = LONGEST_WINDOW_MS / BUCKET_MS
 const HAIR = 1e-9
 
 /**
- * Retries earned by calls: Finagle's RetryBudget (every call deposits a share of a retry, which expires with its
- * window), in buckets of a second, combined with Envoy's budget (retries under way as a share of calls under way). The
- * first bounds the load in the long run. The second holds when calls become slow and earlier deposits of fast calls
- * would feed a storm.
+ * Retries earned by calls. Finagle's RetryBudget, in buckets of a second: every call deposits a share of a retry, which
+ * expires with its window. Envoy's budget: retries under way are a share of calls under way. The first bounds the load
+ * in the long run. The second holds when calls become slow and earlier deposits of fast calls would feed a storm.
  *
  * The floor for small traffic, which Finagle adds to the share, here counts *within* the share: a window allows
- * max(floor × window, ratio × deposits). With a ratio of 0.2 and a floor of 5/s, a server failing all calls for 30 s
- * gets at most 1.25 × the offered load, if the load is steady and at least 25/s. There 20 % of the deposits is no less
+ * max(floor × window, ratio × deposits). Take a ratio of 0.2, a floor of 5/s, and a steady load of at least 25/s: a
+ * server failing all calls for 30 s gets at most 1.25 × the offered load. There 20 % of the deposits is no less
  * than the floor of 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s,
  * and as windows move by whole seconds half of a fourth, with the 2 retries of a call: 7 s worth of load more, 1.23 ×
  * (1.27 × with 10 retries and nearly no backoff, without the limit of concurrency). A sum of both would be 1.4 × at

@@ -205,12 +205,12 @@ function sentences(measured: readonly Measured[]): string[] {
           )
           return found.length === 0 ? [] : [`"${key}" under ${listed(told)}`]
         }),
-      )}; of cells that are alike the first is named.`,
+      )}; of equal cells the first is named.`,
     )
   const always = deceived.filter((one) => !isLowered(one))
   if (always.length > 0)
     said.push(
-      `No agent and no policy here makes tasks that fail silently fewer by ${share(NOTICEABLE)} under ${listed(always.map(({ type }) => type))}.`,
+      `No agent or policy here reduces the silent failures by ${share(NOTICEABLE)} under ${listed(always.map(({ type }) => type))}.`,
     )
   const idle = rows.filter(({ isApplicable }) => !isApplicable)
   if (idle.length > 0)

@@ -117,7 +117,7 @@ export const correlated: Study = {
     const errorsOf = (form: Form) =>
       1 - measured.find((one) => one.form === form && one.choice === none)!.tcsr
     return {
-      model: `${TASKS} tasks of ${FAN_OUT} calls, one after the other and whatever comes of them, over ${TOOLS.length} tools of ${SERVERS.length} servers; a call takes ${formatDuration(CALL_MS)}; ${inWords(RATE, 'share')} of the calls fail at first; episodes hit one server for ${inWords(EPISODE_SHARE, 'share')} of the time, ${EPISODE_CALLS} calls on average; seeds: ${seeds}.`,
+      model: `${TASKS} tasks of ${FAN_OUT} calls, one after the other; a task goes on after a failed call; ${TOOLS.length} tools of ${SERVERS.length} servers; a call takes ${formatDuration(CALL_MS)}; ${inWords(RATE, 'share')} of the calls fail at first; episodes hit one server for ${inWords(EPISODE_SHARE, 'share')} of the time, ${EPISODE_CALLS} calls on average; seeds: ${seeds}.`,
       tables: [
         {
           name: 'cells',

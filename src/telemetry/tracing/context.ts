@@ -35,7 +35,7 @@ export interface SampleRule {
 
 /**
  * Head sampling. The choice of a trace follows from its id, by the same sum as OpenTelemetry's own `TraceIdRatioBased`
- * sampler for Node, so that processes with the same rate choose the same traces.
+ * sampler for Node. So processes with the same rate choose the same traces.
  */
 export function createHead({ rate, parentBased }: SampleRule): Head {
   const bound = Math.floor(rate * 0xffff_ffff)

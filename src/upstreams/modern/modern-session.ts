@@ -352,7 +352,10 @@ function withdrawal(requestId: string): Message {
 
 type Answered = Extract<Outcome, { kind: 'answered' }>
 
-/** Removes output schemas unknown to the legacy era from a tool list; the same bytes without such schemas. */
+/**
+ * Wraps each output schema that is not of type `object`, as the legacy era demands, in an object with the member `result`.
+ * A list without such schemas keeps its bytes.
+ */
 function withLegacySchemas(outcome: Answered): Outcome {
   const { text, value } = outcome.result
   const { tools } = isObject(value.result) ? value.result : {}

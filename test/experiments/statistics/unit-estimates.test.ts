@@ -113,7 +113,7 @@ test('a sequence is infinite below its least units, and while nothing has varied
 test('a sequence without a single failure is as wide as some failures would make it', () => {
   const planned = { control: 5_000, treatment: 5_000 }
   const none = differenceSequence(same(5_000, 0), same(5_000, 0), planned, { alpha: 0.05, reach: 1 })
-  // The rule of three gives 3 / n for one arm with one look.
+  // The rule of three gives 3 / n for an arm at a single look.
   assert.ok(none.high > 3 / 5_000 && none.high < 9 / 5_000, `${none.high}`)
 })
 
@@ -145,7 +145,7 @@ test('the sequence for sample ratios finds a mismatch, and hardly ever one that 
   assert.equal(sampleRatioSequence([0, 0], [0.5, 0.5]), 1)
   assert.ok(sampleRatioSequence([600, 400], [0.5, 0.5]) < 1e-6)
   assert.ok(sampleRatioSequence([3_350, 3_250, 3_400], [1, 1, 1]) > 0.5)
-  // By hand: the Bayes factor of 5 and 0 is (1! 5! 0! / 6!) / 0.5⁵ = 32 / 6; of 2 and 1 it is below 1.
+  // By hand: the Bayes factor of 5 and 0 is (1! 5! 0! / 6!) / 0.5⁵ = 32 / 6; of 2 and 1 the factor is below 1.
   assert.ok(Math.abs(sampleRatioSequence([2, 1], [0.5, 0.5]) - 1) < 1e-12)
   assert.ok(Math.abs(sampleRatioSequence([5, 0], [0.5, 0.5]) - 6 / 32) < 1e-12)
   for (const share of [0.5, 0.05]) {
@@ -161,7 +161,7 @@ test('the sequence for sample ratios finds a mismatch, and hardly ever one that 
         break
       }
     }
-    // One false alarm in a thousand is expected at most; chance gives three or more for 8 % of all seeds.
+    // At most a false alarm in a thousand is expected; chance gives three or more for 8 % of all seeds.
     assert.ok(alarms <= 3, `${alarms} false alarms at a share of ${share}`)
   }
 })

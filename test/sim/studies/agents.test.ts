@@ -79,7 +79,7 @@ test('faults that do nothing to simulated servers are not applicable, and not ha
 })
 
 test('only faults that nothing lowers are said to be lowered by nothing', () => {
-  const found = findings.seen.find((sentence) => sentence.startsWith('No agent and no policy'))!
+  const found = findings.seen.find((sentence) => sentence.startsWith('No agent or policy'))!
   assert.match(found, /result\.clock_skew/)
   assert.doesNotMatch(found, /result\.partial/)
   const best = findings.seen.find((sentence) => sentence.startsWith('Against naive: none'))!

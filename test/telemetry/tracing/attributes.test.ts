@@ -75,7 +75,7 @@ test('errors have the type that the conventions give them, and a description', a
     [answered({ error: { code: 'odd' } }, { verdict: 'rpc_error' }), 'rpc_error', undefined, /^$/],
     [answered({}, { verdict: 'schema_invalid' }), 'schema_invalid', undefined, /output schema/],
     [answered({}, { verdict: 'json_invalid' }), 'json_invalid', undefined, /JSON/],
-    [answered({}, { verdict: 'partial_silent' }), 'partial_silent', undefined, /missing/],
+    [answered({}, { verdict: 'partial_silent' }), 'partial_silent', undefined, /partial, without saying so/],
     [unavailable, 'upstream_unavailable', undefined, /^connection refused$/],
   ] as const
   for (const [outcome, type, code, description] of cases) {

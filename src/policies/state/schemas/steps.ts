@@ -50,7 +50,7 @@ export function withSteps<Result>(
   return { result: check(), assumed: hasAssumed }
 }
 
-/** Pays for reading a text; false: the text is assumed to fit, because its author must not end the whole check. */
+/** Charges for matching a text. False if the text costs too much: the text counts as a match, and the check goes on. */
 export function affords(steps: number): boolean {
   charge(1)
   // False for NaN too.
