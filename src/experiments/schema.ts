@@ -50,7 +50,7 @@ export const experiment = z
       .string()
       .regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, 'expected the name of a header, in lower case')
       .optional()
-      .describe('The header with the values to assign, for `assignBy: header`.'),
+      .describe('The header whose values are assigned to arms, for `assignBy: header`.'),
     fallback: z
       .enum(['session', 'tenant', 'exclude'])
       .default('session')

@@ -14,7 +14,7 @@ import { makeFolder } from '../units/folder.ts'
 
 const TOKEN_BYTES = 32
 
-/** Identifies the token to people and secret scanners. Also keeps a dash, as in options, off the beginning. */
+/** Marks the token for people and secret scanners. A bare token may begin with `-` and look like an option. */
 const PREFIX = 'bw_'
 
 /** Content of a token file: the prefix, then `TOKEN_BYTES` bytes in base64url. */

@@ -46,13 +46,13 @@ const schema = z
       .boolean()
       .default(true)
       .describe(
-        'Whether a retry waits until another call of the tool has succeeded, or until no other retry tests the tool. The wait is up to 20s, and none for a tool that has only failed for 30s.',
+        'Whether a retry waits for a sign that the tool works: another call has succeeded. Without a sign, one retry at a time tests the tool. The wait is up to 20s, and none for a tool that has only failed for 30s.',
       ),
     incorrect: z
       .boolean()
       .default(false)
       .describe(
-        'Whether wrong answers (see `verdict`) are retried. Wrong answers that `verdict` turns into errors are always retried. Either way at most twice, and without a proof: the tool answers.',
+        'Whether wrong answers (see `verdict`) are retried. Wrong answers that `verdict` turns into errors are always retried. Either way at most twice, and without the wait of `waitForProof`, because the tool answers.',
       ),
   })
   .refine(({ base, cap }) => base <= cap, {

@@ -150,7 +150,7 @@ test('init creates its target folder, and names the config in the next steps', a
   assert.equal(again.code, 1)
   assert.match(
     again.stderr,
-    /there is a breakwater\.yaml already: `breakwater start --config a\/b\/breakwater\.yaml`/,
+    /there is a breakwater\.yaml already, so nothing was written: `breakwater start --config a\/b\/breakwater\.yaml`/,
   )
 })
 

@@ -65,7 +65,7 @@ for (const [title, goAway] of [
     const [declined] = await answers(bystander)
     assert.match(
       (declined?.error as Json).message as string,
-      /cannot be told which client.*sharing: per_session/,
+      /cannot tell which client.*sharing: per_session/,
     )
   })
 

@@ -42,7 +42,7 @@ export const refused = {
   schema: refusedSchema,
   family: 'connection',
   about:
-    'No connection can be made: the server never gets the call. An agent is connected already: its connection is reset after its request has arrived.',
+    'No connection can be made: the server never gets the call. With `side: client` the agent is already connected, so its connection is reset after its request has arrived.',
   use: 'To test the first line of defence: a server that is down, with calls that are safe to repeat.',
   seen: 'Nothing when another attempt succeeds, or an error at once.',
   containedBy: {
@@ -64,7 +64,7 @@ const dnsSchema = z.strictObject({
   code: z
     .enum(['ENOTFOUND', 'EAI_AGAIN'])
     .default('ENOTFOUND')
-    .describe('The name does not exist, or no resolver can say.'),
+    .describe('ENOTFOUND: the name does not exist. EAI_AGAIN: no resolver can tell now.'),
   delay: duration()
     .default(0)
     .describe('How long the resolver takes; `timeouts.connect` of the server ends the lookup earlier.'),

@@ -25,7 +25,7 @@ const killSchema = z.strictObject({
   restartAfter: duration({ min: 1 })
     .optional()
     .describe(
-      'How long calls the fault hits find no process afterwards; without it, until the gateway has started the process again.',
+      'How long after the kill the calls hit by the fault find no process. Default: until the gateway has started the process again.',
     ),
 })
 

@@ -58,7 +58,7 @@ const ghostTool: FaultType<z.output<typeof ghostSchema>> = {
   family: 'registry',
   about: 'Tools are listed that do not exist; calls to them fail.',
   use: 'To see how an agent treats a listed tool that cannot be called.',
-  seen: 'Another tool in tools/list; its calls get -32602: nothing is sent.',
+  seen: 'Additional tools in tools/list; their calls get -32602: nothing is sent.',
   containedBy: {
     policies: [],
     how: "No policy can know that the tool does not exist; the server's next list is without the tool.",

@@ -22,7 +22,7 @@ const lost: FaultType<z.output<typeof schema>> = {
   family: 'session',
   about: "The server has forgotten the caller's session.",
   use: 'To test a server that restarts and loses its sessions.',
-  seen: 'Nothing.',
+  seen: 'Nothing, or, for calls sent at the same time, an error that says that the call may have run.',
   containedBy: { policies: [], how: 'The gateway initializes a new session once and sends the call again.' },
   methods: requests,
   sides: ['upstream', 'client'],

@@ -181,7 +181,7 @@ export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injec
     return next(derive(call, { wire: { ...call.wire, answer } })).then((outcome) => {
       if (hasCome) return outcome
       if (outcome.kind === 'answered' && !released.aborted)
-        injection.notApplicable('the answer came together with others')
+        injection.notApplicable('the answer came in a JSON-RPC batch')
       else injection.notReached(outcome.kind === 'answered' ? ENDED : NO_REPLY)
       return outcome
     })

@@ -244,7 +244,7 @@ export class InjectionDecider {
     }
     if (!awaited.has(server)) {
       awaited.add(server)
-      const why = `${fault.name} leaves calls of ${server} alone, as the list of ${server} is not known`
+      const why = `${fault.name} spares calls of ${server}, because the list of ${server} is not known`
       this.#parts.emit({ type: 'list_unknown', why, detail: { fault: fault.name, server } })
     }
     return 'list_unknown'

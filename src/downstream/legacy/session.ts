@@ -355,7 +355,7 @@ export class PendingServerRequests {
     return this.size >= MAX_OPEN
   }
 
-  /** Returns the request under an id of Breakwater's. */
+  /** Notes a server's question, and returns its text for the agent: Breakwater's id takes the place of the server's. */
   ask(server: string, request: Message, asking: ServerQuestion, call?: object): string {
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta

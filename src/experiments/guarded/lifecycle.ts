@@ -663,7 +663,10 @@ export class Lifecycle {
 
 const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length + arms.length === 0
 
-/** An estimate is right if off by at most half (`OFF`), or by at most this share of calls (`OFF_POINTS`). */
+/**
+ * An estimated error ratio or p95 is right if off by at most this share of the estimate (`OFF`). An error ratio is also
+ * right if off by at most `OFF_POINTS`, a share of calls.
+ */
 const OFF = 0.5
 const OFF_POINTS = 0.01
 

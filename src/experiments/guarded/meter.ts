@@ -60,7 +60,7 @@ export class Tally {
     this.#waiting.push(forMs)
   }
 
-  /** Adds the ended calls of an earlier tally. Its waiting calls have ended in this tally meanwhile, or still wait. */
+  /** Adds the ended calls of an earlier tally. This tally already counts the calls that were under way there. */
   merge(other: Tally): void {
     this.calls += other.calls
     this.#failed += other.#failed

@@ -123,7 +123,7 @@ export class Machine {
     this.since = context.clock.now()
   }
 
-  /** Returns how long an open breaker lets nothing through, in milliseconds, 0 when a probe is due. */
+  /** Returns the rest of an open breaker's time, in milliseconds: 0 when a probe is due, Infinity while held open. */
   waitMs(now: Millis): Millis {
     return Math.max(0, Math.ceil(this.since + this.openForMs - now))
   }

@@ -293,7 +293,7 @@ export function runDetached(
   const tooLong = () =>
     gatewayError(
       'deadline_exceeded',
-      `no answer within ${formatDuration(limitMs)}, the limit of calls with a key`,
+      `no answer within ${formatDuration(limitMs)}, the limit of calls with an idempotency key`,
       {
         sent: record.sent,
       },

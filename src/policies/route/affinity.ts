@@ -13,10 +13,10 @@ const SUSPECT_MS: Millis = 10_000
 const PROVISIONAL_MS: Millis = 10_000
 
 /**
- * The homes of callers at a stateful server: a caller stays with the replica of its session. Callers leave a failing
- * replica for good if others work, because a session has a single place. A new session opens on the replica with the
- * fewest. Callers placed while replicas were unreachable are placed once more when those are back, so not all stay on
- * the first replica to return.
+ * Keeps each caller of a stateful server at its home, the replica with the caller's session. A caller whose home keeps
+ * failing while another replica works gives up the session: its next session opens elsewhere, at a new home. A new home
+ * is the replica with the fewest callers. Callers that got a home while replicas were unreachable may move once these
+ * replicas are back, so not all stay on the first replica to return.
  */
 export class Affinity {
   readonly #replicas: readonly Replica[]

@@ -4,7 +4,7 @@ export const OTHER = '_other'
 /** Longest value of a label, in characters. */
 const MAX = 120
 
-/** The end of a changed value. */
+/** The hash at the end of a shortened or changed value. */
 const HASHED = /~[0-9a-f]{8}$/
 
 /** Characters that prom-client takes for the end of a label, that need an escape, or that are invisible. */

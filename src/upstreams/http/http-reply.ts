@@ -277,7 +277,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return true
   }
 
-  /** Reads the compressed bytes to their end first. */
+  /** Decompresses the rest of the body, then calls `over`. */
   #finishInflation(inflation: Inflation, over: () => void): void {
     this.#isFinishing = true
     inflation.finish(() => {

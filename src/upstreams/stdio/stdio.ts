@@ -219,7 +219,7 @@ function limitsIn({ timeouts }: StdioServerConfig): StartLimits {
   return { startMs: timeouts.start, handshakeMs: timeouts.discovery }
 }
 
-/** The facts about the processes of one owner: a caller, or all callers together. */
+/** The knowledge about the processes of an owner: a caller, or all callers together. */
 interface Owned {
   readonly gate: RestartGate
   /** Why the last start failed; undefined after a success. */
@@ -233,7 +233,7 @@ interface Owned {
 export class Restarts {
   readonly #clock: Clock
   readonly #log: Log
-  /** By owner. A caller's facts are forgotten with the caller. */
+  /** By owner: a caller, or all callers together. Weak, so an entry lives no longer than its owner. */
   readonly #owned = new WeakMap<object, Owned>()
 
   constructor(clock: Clock, log: Log) {

@@ -113,7 +113,7 @@ const mayHaveRun = fails('upstream_disconnected', /it may have run/, 1502)
 const unreadable = fails('bad_reply', /it may have run/, 1502)
 const namesStatus = fails('upstream_status', /^[^<]*HTTP 503[^<]*$/, 1502)
 const namesType = fails('bad_reply', /^[^<]*text\/html[^<]*$/)
-const ofAnother = fails('bad_reply', /answered another request/)
+const ofAnother = fails('bad_reply', /answered a different request/)
 const hasMoved = errs(/has moved, use elsewhere\/words_v2 instead/, -32602)
 const comesLate = fails('attempt_timeout', /./, 1504)
 const knowsWhen = (got: Got) =>

@@ -136,7 +136,7 @@ describe('kills and restarts', { concurrency: 3 }, () => {
       assert.ok(program.lines.includes(words), program.lines.join('\n'))
     }
     const explained = await gateway.admin('/admin/chaos/explain?call=raw-1')
-    assert.match(JSON.stringify(explained.body), /the server's list of tools is not known/)
+    assert.match(JSON.stringify(explained.body), /the server's list of tools is unknown/)
 
     // The fault stays armed, and lets the list pass.
     await gateway.reconfigure({ ...parts, chaos: { ...parts.chaos, mode: 'shadow' } })

@@ -98,7 +98,7 @@ export const replyEntries: Entries = {
       const { place, server, gateway } = stage
       const discarded = () =>
         gateway.log.filter(
-          (line) => line.server === server.name && line.msg === 'discarded an answer that nobody waits for',
+          (line) => line.server === server.name && line.msg === 'discarded an answer without a waiting call',
         ).length
       const before = discarded()
       await oneCall(stage)
