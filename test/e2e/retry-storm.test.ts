@@ -56,7 +56,7 @@ test('retries wait until a failing server works again, and reach it a few times 
   assert.ok(received <= offered + (OUTAGE_MS / 1_000) * 5, `only some of them go: ${report}`)
 })
 
-test('retries without proof add at most a quarter within such a budget, and breakers keep nearly all away', async () => {
+test('retries without proof add at most a quarter within such a budget, and breakers keep four of five away', async () => {
   const retry = { waitForProof: false, budget: { ratio: 0.2, floor: 1 } }
   const [budgeted, broken] = await Promise.all([
     outage({ defaults: { retry } }),
@@ -65,5 +65,6 @@ test('retries without proof add at most a quarter within such a budget, and brea
   const report = JSON.stringify({ budgeted, broken })
   assert.ok(budgeted.received > budgeted.offered * 1.05, `there were retries: ${report}`)
   assert.ok(budgeted.received <= budgeted.offered * 1.25, `retries stay in their budget: ${report}`)
-  assert.ok(broken.received < broken.offered * 0.1, `the breaker keeps calls away: ${report}`)
+  // The breaker lets some fifty calls through whatever is offered, and a busy machine offers fewer.
+  assert.ok(broken.received < broken.offered * 0.2, `the breaker keeps calls away: ${report}`)
 })

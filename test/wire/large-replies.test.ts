@@ -28,7 +28,7 @@ const bad: Readonly<Record<string, readonly [(id: unknown) => string, string]>> 
   control: [(id) => good.text!(id).replace('Zürich', 'Zü\u0001rich'), 'not a JSON-RPC response'],
   escape: [(id) => good.text!(id).replace('\\n', '\\x'), 'not a JSON-RPC response'],
   unfinished: [(id) => good.text!(id).slice(0, -1), 'not a JSON-RPC response'],
-  other: [() => good.text!('another'), 'another request'],
+  other: [() => good.text!('another'), 'different request'],
   plain: [() => `{"text":"${long}"}`, 'not a JSON-RPC response'],
   list: [() => `["${long}"]`, 'not a JSON-RPC response'],
   many: [
