@@ -113,7 +113,7 @@ before(async () => {
 })
 after(cleanUp)
 
-/** Logged once a minute: that is no matter of real or injected. */
+/** Logged once a minute, for real and injected noise together. */
 const NOISE = 'skipped output that is not JSON-RPC'
 
 /** Returns the log about a server without its calls; values specific to a run are replaced. */
@@ -145,7 +145,7 @@ async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Pro
     await until('the late answer has come', () =>
       saidOf(server)
         .slice(known)
-        .some((line) => line.includes('nobody waits for')),
+        .some((line) => line.includes('without a waiting call')),
     )
   await call('fine')
   await until('the log is written', () => said(server, known).length >= expected(tool))
