@@ -72,6 +72,26 @@ export const commands: Commands = {
     about: 'plays the same tasks under two policy sets, and reports the better set',
     load: async () => (await import('./compare/compare.ts')).compare,
   },
+  key: {
+    group: 'agents',
+    about: 'makes the key with which a person signs envelopes and approvals',
+    load: async () => (await import('./agents/key.ts')).key,
+  },
+  envelope: {
+    group: 'agents',
+    about: 'drafts, signs and lists the limits within which agents may start experiments',
+    load: async () => (await import('./agents/envelope.ts')).envelope,
+  },
+  proposal: {
+    group: 'agents',
+    about: 'shows and approves experiments that agents propose',
+    load: async () => (await import('./agents/proposal.ts')).proposal,
+  },
+  mcp: {
+    group: 'agents',
+    about: 'serves the control MCP server of a running gateway on standard input and output',
+    load: async () => (await import('./agents/mcp.ts')).mcp,
+  },
   demo: {
     group: 'simulate',
     about: 'shows what two percent of failing calls do to tasks; with --live, a whole gateway for a minute',

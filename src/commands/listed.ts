@@ -10,6 +10,7 @@ export const groups = {
   look: 'Look',
   break: 'Break',
   compare: 'Compare',
+  agents: 'Let agents run experiments',
   simulate: 'Simulate',
   help: 'Help',
 } as const

@@ -80,6 +80,8 @@ export class RunJournal {
   #head: Head = { seq: 0, oldest: 1, hash: ROOT, open: [], damage: [] }
   /** Bytes of each sealed run by `seq`, oldest first. */
   readonly #sizes = new Map<number, number>()
+  /** `seq` of each sealed run by its id. */
+  readonly #seqs = new Map<string, number>()
   /** The last write: writes run one after the other. */
   #last: Promise<unknown> = Promise.resolve()
 
@@ -114,6 +116,15 @@ export class RunJournal {
     return next
   }
 
+  /** Resolves with a sealed run; undefined when the journal no longer has the run, or the run cannot be read. */
+  async find(id: string): Promise<RunRecord | undefined> {
+    const seq = this.#seqs.get(id)
+    if (seq === undefined || !this.#sizes.has(seq)) return undefined
+    const read = parseJson(await readFile(this.#path(fileOf(seq)), 'utf8').catch(() => ''))
+    const record = isObject(read) && isObject(read.run) ? read.run.record : undefined
+    return isRunRecord(record) ? record : undefined
+  }
+
   /** Resolves when all requested writes have succeeded or failed. */
   async flush(): Promise<void> {
     await this.#last
@@ -146,6 +157,7 @@ export class RunJournal {
     const text = `{"hash":"${hash}",\n"run":${json}}\n`
     await write(this.#path(fileOf(seq)), text)
     this.#sizes.set(seq, Buffer.byteLength(text))
+    this.#seqs.set(record.id, seq)
     const open = this.#head.open.filter((id) => id !== record.id)
     this.#head = { ...this.#head, seq, hash, open }
     await this.#evict()
@@ -183,7 +195,10 @@ export class RunJournal {
     for (const name of found.unfit) await rename(this.#path(name), this.#path(`${name}.damaged`))
     this.#head = found.head
     if (found.isHeadNew) await this.#writeHead()
-    for (const { seq, bytes } of found.sealed) this.#sizes.set(seq, bytes)
+    for (const { seq, bytes, record } of found.sealed) {
+      this.#sizes.set(seq, bytes)
+      this.#seqs.set(record.id, seq)
+    }
     const sealed = found.sealed.map(({ record }) => record).filter(isRunRecord)
     const known = new Set(found.sealed.map(({ record: { id } }) => id))
     const over: RunRecord[] = []

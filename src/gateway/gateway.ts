@@ -37,6 +37,9 @@ import { unfinishedCauses, UnfinishedReplies } from '../upstreams/unfinished-rep
 import { createAgents } from './agents.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
 import { createChaos } from './chaos.ts'
+import type { ControlMcp } from './control-mcp/control-mcp.ts'
+import { RecentTraffic } from '../control/mcp/traffic.ts'
+import { Trust } from '../approval/trust.ts'
 import { createEvents } from './events.ts'
 import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
@@ -66,6 +69,8 @@ export interface Gateway {
   readonly data: string
   /** Base URL of the control plane. */
   readonly control: string
+  /** Base URL of the control MCP server; undefined when off. */
+  readonly controlMcp: string | undefined
   /** The file with the control token; undefined when the config sets a token, or no file could be written. */
   readonly tokenFile: string | undefined
   readonly live: Live<GatewayGeneration>
@@ -179,10 +184,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // The first generation.
   const load = { inFlight: 0, detached: 0 }
+  const traffic = gateway.controlMcp === undefined ? undefined : new RecentTraffic(clock)
   const parts: GenerationParts = {
     ...common,
     experiments: arms,
     load,
+    traffic,
     context,
     chaos,
     replies,
@@ -262,8 +269,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     added: () => dynamic.entries,
   })
   events.on('refreshWanted', () => reloader.refresh())
-  const guarded: GuardedExperiments = await openGuarded({
+  let controlMcp: ControlMcp | undefined
+  const trust = new Trust(gateway.controlMcp?.trust ?? [])
+  const opened = await openGuarded({
     ...common,
+    trustedKeys: trust.size,
+    onOver: (run) => controlMcp?.ended(run),
+    exceededBy: (run, hitsPerMinute) => controlMcp?.agentRuns.exceededBy(run, hitsPerMinute),
     controller,
     arms,
     state: context.state,
@@ -274,10 +286,34 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     environment,
     stateProblem,
   })
+  const guarded: GuardedExperiments = opened.guarded
   const noticed = (server: string, sign: string | undefined) => {
     if (sign !== undefined) guarded.noticed(server, sign)
   }
   events.on('sign', noticed)
+  if (gateway.controlMcp !== undefined && traffic !== undefined) {
+    const { openControlMcp } = await import('./control-mcp/control-mcp.ts')
+    controlMcp = await openControlMcp(gateway, {
+      clock,
+      log,
+      live,
+      state: context.state,
+      controller,
+      incidents: health.incidents,
+      guarded,
+      earlier: opened.earlier,
+      findRun: opened.find,
+      traffic,
+      trust,
+      // A rule of the config demands the folder.
+      stateDir: stateDir!,
+      environment,
+      guards: createControlGuards(gateway, clock),
+    })
+    const { signals } = controlMcp
+    events.on('sign', (server) => signals.transition(server))
+    events.on('probed', ({ name }) => signals.incident(name, health.incidents.openOf(name)?.id))
+  }
   events.on('serverState', (server) => noticed(server.name, signOf(server)))
   events.on('probed', ({ name }, { took }, { state, failure }) => {
     const tookMs = Object.values(took).reduce((sum, ms) => sum + ms, 0)
@@ -285,7 +321,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
 
   // The two planes.
-  let bound: { readonly data: string; readonly control: string } | undefined
+  let bound: Pick<Gateway, 'data' | 'control' | 'controlMcp'> | undefined
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const dataPlane = await createDataPlane({
@@ -320,6 +356,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     dynamic,
     incidents: health.incidents,
     guarded,
+    agentRuns: controlMcp?.agentRuns,
     reloader,
   })
   let kept: KeptToken | undefined
@@ -349,7 +386,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     const operators = await listenAt(control, controlPlane, 'gateway.control')
     if (access.openToRead)
       kept = await keepToken({ token: access.token, control: operators, stateDir: gateway.stateDir, env })
-    bound = { data: await listenAt(data, dataPlane, 'gateway.listen'), control: operators }
+    const agentsControl = await controlMcp?.listen()
+    if (agentsControl !== undefined)
+      log.info({ controlMcp: `${agentsControl}/mcp` }, 'the control MCP server listens')
+    bound = {
+      data: await listenAt(data, dataPlane, 'gateway.listen'),
+      control: operators,
+      controlMcp: agentsControl,
+    }
   } catch (error) {
     await shutDown(ends)
     throw error
@@ -377,7 +421,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     reload,
     close() {
       watch.close()
-      return (closing ??= guarded.close().then(() => shutDown(ends)))
+      return (closing ??= guarded
+        .close()
+        .then(() => controlMcp?.close())
+        .then(() => shutDown(ends)))
     },
   }
 }

@@ -17,7 +17,8 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import { Names } from '../registry/names.ts'
 import { readdress } from '../registry/references.ts'
 import { Server } from '../registry/server.ts'
-import { createAccessLog } from '../telemetry/access-log.ts'
+import type { RecentTraffic } from '../control/mcp/traffic.ts'
+import { type AccessLog, createAccessLog } from '../telemetry/access-log.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { TaskCalls } from '../telemetry/task-calls.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -52,6 +53,8 @@ export interface GenerationParts {
   readonly events: Pick<GatewayEvents, 'emit'>
   /** Counts calls in progress whose agents have left. */
   readonly load: { detached: number }
+  /** Hears of each ended call, for the control MCP server; undefined without this server. */
+  readonly traffic?: Pick<RecentTraffic, 'add'> | undefined
   /** Creates the upstreams of a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
 }
@@ -120,7 +123,7 @@ function assemble(
   }
   const held = [...servers.values()]
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
-  const accessLog = createAccessLog(config.telemetry.accessLog, parts)
+  const accessLog = heardBy(parts.traffic, createAccessLog(config.telemetry.accessLog, parts))
   const seen = observe({ ...parts, isListed, accessLog, faults: parts.chaos.faults })
   const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
   const state = parts.context.state.ofGeneration()
@@ -171,6 +174,15 @@ function assemble(
       for (const server of held) server.release()
       state.close()
     },
+  }
+}
+
+/** Returns an access log that also counts calls for the control MCP server. */
+function heardBy(traffic: GenerationParts['traffic'], log: AccessLog): AccessLog {
+  if (traffic === undefined) return log
+  return (call, outcome, result, tookMs, overheadMs) => {
+    log(call, outcome, result, tookMs, overheadMs)
+    traffic.add(call, outcome, tookMs)
   }
 }
 

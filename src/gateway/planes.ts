@@ -23,6 +23,7 @@ import type { Incidents } from '../registry/health/incidents.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { registerAdminChaos } from '../routes/admin-chaos.ts'
 import { registerAdminIncidents } from '../routes/admin-incidents.ts'
+import { registerAdminApprovals } from '../routes/admin-approvals.ts'
 import { registerAdminGuarded } from '../routes/admin-guarded.ts'
 import { registerAdminExperiments } from '../routes/admin-experiments.ts'
 import {
@@ -44,6 +45,8 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { printableJson } from '../telemetry/printable.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import type { Agents } from './agents.ts'
+import type { AgentRuns } from '../approval/agent-runs.ts'
+import { envelopeTargetsOf } from './control-mcp/targets.ts'
 import {
   shareWith,
   allowsHost,
@@ -81,14 +84,14 @@ const REQUEST_MS = 300_000
 type ErrorBody = (status: number, message: string, inJsonRpc?: string) => string
 
 /** For agents. */
-const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
+export const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
   inJsonRpc ?? errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message)
 
 /** For operators. */
 const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
 
 /** `errorBody`: the reply to requests refused before any route; `direct`: answers requests without Fastify. */
-function createPlane(
+export function createPlane(
   { clock, log, guards }: PlaneParts,
   errorBody: ErrorBody,
   direct: DirectRoute = () => false,
@@ -258,6 +261,8 @@ export interface ControlParts {
   readonly incidents: Incidents
   readonly experiments: Experiments
   readonly guarded: GuardedExperiments
+  /** The runs of agents; undefined without the control MCP server. */
+  readonly agentRuns: AgentRuns | undefined
   readonly reloader: Reloader
 }
 
@@ -277,6 +282,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     experiments,
     incidents,
     guarded,
+    agentRuns,
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
@@ -301,7 +307,9 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminChaos(app, { chaos, clock, targets })
   registerAdminIncidents(app, { incidents })
   registerAdminExperiments(app, { live, clock, experiments, guarded })
-  registerAdminGuarded(app, { guarded, spec: experimentSpec })
+  registerAdminGuarded(app, { guarded, spec: experimentSpec, agentRuns })
+  if (agentRuns !== undefined)
+    registerAdminApprovals(app, { agentRuns, targets: () => envelopeTargetsOf(live.current) })
   registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, targets })
 }

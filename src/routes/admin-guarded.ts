@@ -2,12 +2,17 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Asked, GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
+import type { AgentRuns } from '../approval/agent-runs.ts'
+import { signedApprovalSchema } from '../approval/approval.ts'
+import { refused } from './admin-approvals.ts'
 import { lengthOf, line, type Spec } from '../experiments/guarded/spec.ts'
 import { printableJson } from '../telemetry/printable.ts'
 import { malformed, read } from './answers.ts'
 
 export interface AdminGuardedParts {
   readonly guarded: GuardedExperiments
+  /** Checks signed approvals; undefined without the control MCP server, and then a name approves. */
+  readonly agentRuns?: AgentRuns | undefined
   readonly spec: z.ZodType<Spec>
 }
 
@@ -82,7 +87,10 @@ class Listeners {
  * predicts its effects, `/admin/experiments/{name}/approve` starts a waiting run. `GET
  * /admin/experiments/{name}/events` streams the state of a run. Routes shared with comparisons are elsewhere.
  */
-export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
+export function registerAdminGuarded(
+  app: FastifyInstance,
+  { guarded, spec, agentRuns }: AdminGuardedParts,
+): void {
   const request = z.strictObject({
     spec,
     by: person.default(BY).describe('Name of the requester.'),
@@ -108,6 +116,8 @@ export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: Ad
     if (!wanted.ok) return malformed(reply, wanted)
     return answered(await guarded.run(wanted.value.spec, asked(wanted.value)), reply)
   })
+
+  if (agentRuns !== undefined) registerSigned(app, guarded, agentRuns)
 
   app.post<Named>('/admin/experiments/:name/approve', async ({ params, body }, reply) => {
     const wanted = read(approval, body ?? {}, 'the approval')
@@ -140,6 +150,41 @@ export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: Ad
   })
 }
 
+/** Registers the approval of a person's waiting run by a signature. */
+function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agentRuns: AgentRuns): void {
+  const hashesOf = ({ spec, firstStage, targets }: RunRecord) =>
+    agentRuns.hashesOf(spec, firstStage, { targets })
+  const waiting = (name: string) => {
+    const run = guarded.get(name)
+    return run?.state === 'pending_approval' ? run : undefined
+  }
+  const notWaiting = (name: string) => ({
+    error: `experiment "${name.slice(0, 64)}" does not wait for approval`,
+  })
+
+  app.get<Named>('/admin/experiments/:name/approval', ({ params: { name } }, reply) => {
+    const run = waiting(name)
+    if (run === undefined) return reply.code(404).send(notWaiting(name))
+    const hashes = hashesOf(run)
+    const approval = agentRuns.approvalOf(run.id, hashes, run.firstStage)
+    return { spec: run.spec, firstStage: run.firstStage + 1, by: run.actor, hit: hashes.hit, approval }
+  })
+
+  app.post<Named>('/admin/experiments/:name/approval', async ({ params: { name }, body }, reply) => {
+    const wanted = read(signedApprovalSchema, body ?? {}, 'the approval')
+    if (!wanted.ok) return malformed(reply, wanted)
+    const run = waiting(name)
+    if (run === undefined) return reply.code(404).send(notWaiting(name))
+    const checked = agentRuns.check(wanted.value, hashesOf(run), run.firstStage)
+    if (!checked.ok) return refused(reply, checked)
+    const { by, keyId } = checked
+    const used = await agentRuns.useApproval(wanted.value, by, run.id)
+    if (used !== undefined) return refused(reply, used)
+    const { fingerprint: trust } = agentRuns.trust
+    return answered(await guarded.approve(name, by, { proved: 'key', keyId, trust }), reply)
+  })
+}
+
 /** Answers with a run that began or waits, or with the refusals. */
 function answered(asked: Asked, reply: FastifyReply) {
   if (asked.ok) return reply.code(202).send(guardedInShort(asked.run))
@@ -163,6 +208,7 @@ export function guardedInShort(run: RunRecord) {
     arms: spec.arms,
     actor: run.actor,
     approver: run.approver,
+    proof: run.proof,
     requestedAt: timeOf(requestedAt),
     startedAt: timeOf(beganAt),
     endedAt: timeOf(endedAt),

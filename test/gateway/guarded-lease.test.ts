@@ -31,6 +31,7 @@ test('faults of a run that has died of a defect, and renews nothing, end by them
     state: new States(clock),
     arms: new GuardedArms(noExperiments, clock),
     refresh: () => undefined,
+    exceededBy: () => undefined,
     play: () => () => undefined,
   })
   const armed = () => gateway.chaos.status().faults.filter((fault) => fault.armed)

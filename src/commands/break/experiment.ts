@@ -4,8 +4,18 @@ import { runMarkdownOf } from '../../experiments/guarded/report.ts'
 import { markdownOf } from '../../experiments/report-text.ts'
 import type { Report } from '../../experiments/report.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { listed, optionLines, optionsOf, type Output } from '../shared/arguments.ts'
-import { ask, type Command, common, type Given, paintOf, runNamed } from '../shared/control-command.ts'
+import { type Signable, signedApprovalOf } from '../agents/proposal.ts'
+import { keyOption } from '../agents/signer.ts'
+import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
+import {
+  ask,
+  type Command,
+  common,
+  type Given,
+  paintOf,
+  runNamed,
+  textOf,
+} from '../shared/control-command.ts'
 import { table } from '../shared/table.ts'
 import {
   isGuarded,
@@ -124,12 +134,31 @@ function comparisonLines(shown: Shown): string[] {
   ]
 }
 
-const turning = (what: 'start' | 'stop' | 'approve'): Command => ({
+const turning = (what: 'start' | 'stop'): Command => ({
   positionals: ['NAME'],
   options: { by: people.by },
   run: (given) =>
     ask(given, { method: 'POST', path: `${pathOf(given)}/${what}`, body: { by: person(given) } }, stateLines),
 })
+
+/** With `--key`, a signature approves; gateways with trusted keys accept nothing else. */
+const approve: Command = {
+  positionals: ['NAME'],
+  options: { by: people.by, ...keyOption },
+  async run(given) {
+    if (textOf(given.values, 'key') === undefined)
+      return ask(
+        given,
+        { method: 'POST', path: `${pathOf(given)}/approve`, body: { by: person(given) } },
+        stateLines,
+      )
+    const path = `${pathOf(given)}/approval`
+    const answered = await given.control({ method: 'GET', path })
+    if (!answered.ok) throw new UnusableInput(answered.message)
+    const body = await signedApprovalOf(given, answered.value as Signable)
+    return ask(given, { method: 'POST', path, body }, stateLines)
+  },
+}
 
 const report: Command = {
   positionals: ['NAME'],
@@ -177,7 +206,7 @@ const commands: Readonly<Record<string, Command>> = {
   validate,
   plan,
   run,
-  approve: turning('approve'),
+  approve,
   verify,
 }
 

@@ -33,12 +33,33 @@ import type { ConfigFinding } from './issues.ts'
 export function brokenRules(config: Config): ConfigFinding[] {
   return [
     ...planes(config),
+    ...controlMcpRules(config),
     ...serverNames(config),
     ...sentTwice(config),
     ...contradictions(config),
     ...experimentFindings(config),
     ...faultFindings(config, 'error'),
   ]
+}
+
+function controlMcpRules({ gateway: { controlMcp, listen, control, stateDir } }: Config): ConfigFinding[] {
+  if (controlMcp === undefined) return []
+  const findings: ConfigFinding[] = []
+  const path = ['gateway', 'controlMcp']
+  if (stateDir === undefined)
+    findings.push({
+      path,
+      at: 'value',
+      message: 'needs gateway.stateDir: budgets and approvals must outlive the process',
+    })
+  const own = parseAddress(controlMcp.listen)
+  for (const [key, text] of Object.entries({ listen, control })) {
+    const other = parseAddress(text)
+    if (own === undefined || own.port === 0 || own.port !== other?.port) continue
+    const message = `expected another port than "gateway.${key}", found ${own.port} for both`
+    findings.push({ path: [...path, 'listen'], at: 'value', message })
+  }
+  return findings
 }
 
 function planes({ gateway }: Config): ConfigFinding[] {

@@ -12,6 +12,7 @@ import { size } from '../../units/size.ts'
 import { secrets } from '../secrets/secrets.ts'
 import { address } from '../../units/address.ts'
 import { withTimeoutUnit } from './client-keys.ts'
+import { controlMcp } from './control-mcp-schema.ts'
 import { health } from './health-schema.ts'
 import { isPlainMap, serverNamePattern, slugOf } from './server-names.ts'
 import { server, type ServerConfig } from './server-schema.ts'
@@ -167,6 +168,7 @@ const gateway = z
       .describe('Servers that must be up for /readyz: none, one, or all.'),
     sessions,
     limits,
+    controlMcp: controlMcp.optional(),
   })
   .prefault({})
   .describe('The gateway itself.')

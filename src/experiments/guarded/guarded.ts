@@ -6,7 +6,15 @@ import type { Done } from '../experiments.ts'
 import { type Rule, ruleInWords } from './gate.ts'
 import { Lifecycle, type World } from './lifecycle.ts'
 import { Meter } from './meter.ts'
-import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Targets } from './record.ts'
+import {
+  type ApproverProof,
+  blankRecord,
+  isOver,
+  type ProbeRow,
+  type Proof,
+  type RunRecord,
+  type Targets,
+} from './record.ts'
 import { lengthOf, shapeOf, type Spec } from './spec.ts'
 import { roundedDuration } from '../../units/duration.ts'
 
@@ -38,8 +46,12 @@ export interface GuardedParts {
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
   /** Names of allowed approvers; undefined: everybody except the requester. */
   readonly approvers: () => readonly string[] | undefined
+  /** Number of persons whose keys are trusted. From one on, only a signature approves; from two on, nobody their own run. */
+  readonly trustedKeys?: number
   /** The spec without secrets, to show and keep. */
   readonly withoutSecrets: (spec: Spec) => Spec
+  /** Receives the record of each ended run. Must not throw. */
+  readonly onOver?: (run: RunRecord) => void
   /** Receives events for operators. Must not throw. */
   readonly emit: (event: GuardedEvent) => void
 }
@@ -57,6 +69,12 @@ export interface Request {
   readonly approvedBy: string | undefined
   /** The first stage to play, from 0. */
   readonly firstStage: number
+  /** The run's id; default: a new id. */
+  readonly id?: string
+  /** How the approver was proved; default: a name claimed with the control token. */
+  readonly proof?: ApproverProof
+  /** Returns further refusals, by the survey just before the run begins; nothing has been injected then. */
+  readonly recheck?: (survey: Survey) => readonly string[]
 }
 
 /** A preview of a run. Making a plan begins nothing. */
@@ -107,6 +125,9 @@ interface Beginning {
   /** Why the run must not begin after all. */
   stopped?: string
 }
+
+/** The proof of an approver whose name came with the control token. */
+const CLAIMED: ApproverProof = { proved: 'claimed' }
 
 interface Current {
   readonly lifecycle: Lifecycle
@@ -183,9 +204,9 @@ export class GuardedExperiments {
       own.push(`${MAX_PENDING} experiments already wait for approval, the maximum`)
     if (firstStage >= spec.stages.length)
       own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
-    else if (firstStage > 0 && approvedBy === undefined)
+    else if (firstStage > 0 && approvedBy === undefined && !this.#needsSignature)
       own.push(`skipping stages needs an approver: give --approved-by NAME`)
-    if (approvedBy !== undefined) own.push(...this.#disapproved(request.by, approvedBy))
+    if (approvedBy !== undefined) own.push(...this.#disapproved(request))
     return {
       ...survey,
       refusals: [...survey.refusals, ...own],
@@ -195,16 +216,25 @@ export class GuardedExperiments {
       stages: spec.stages.map((stage, index) => ({ ...stage, isSkipped: index < firstStage })),
       rules: spec.gate.rollbackOn.map((rule: Rule) => ruleInWords(rule)),
       faults: spec.faults.map(({ name, type, rate }) => ({ name, type, rate })),
-      waitsBecause: approvedBy === undefined ? approvalReason(spec) : undefined,
+      waitsBecause: approvedBy === undefined ? approvalReason(spec, firstStage) : undefined,
       completedBefore: this.#completed.get(shape) ?? 0,
     }
   }
 
+  get #needsSignature(): boolean {
+    return (this.#parts.trustedKeys ?? 0) > 0
+  }
+
   /** Returns why `approvedBy` may not approve a request of `by`; empty when allowed. */
-  #disapproved(by: string, approvedBy: string): string[] {
+  #disapproved({ by, approvedBy = '', proof }: Request): string[] {
+    if (this.#needsSignature && proof?.proved !== 'key')
+      return [
+        `${approvedBy} is only a name: gateway.controlMcp.trust is set, so an approval needs a signature; run without an approver, then sign with \`breakwater experiment approve NAME --key FILE\``,
+      ]
     const approvers = this.#parts.approvers()
     const isSame = (name: string) => asRead(name) === asRead(approvedBy)
-    if (isSame(by)) return [`${approvedBy} requests the run, and so cannot approve it`]
+    if (isSame(by) && !(proof?.proved === 'key' && this.#parts.trustedKeys === 1))
+      return [`${approvedBy} requests the run, and so cannot approve it`]
     if (approvers === undefined || approvers.some(isSame)) return []
     return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
   }
@@ -216,7 +246,7 @@ export class GuardedExperiments {
     if (plan.refusals.length > 0) return { ok: false, refusals: plan.refusals }
     const run = this.#recordOf(spec, plan, request)
     this.#emit('asked', run)
-    if (plan.waitsBecause === undefined) return this.#begin(run, spec)
+    if (plan.waitsBecause === undefined) return this.#begin(run, spec, request.recheck)
     this.#pending.set(run.name, run)
     const problem = await this.#write(run)
     if (problem !== undefined) {
@@ -232,14 +262,14 @@ export class GuardedExperiments {
   }
 
   /** Approves a waiting run, and begins the run if nothing has come in the way. */
-  async approve(name: string, by: string): Promise<Asked> {
+  async approve(name: string, by: string, proof?: ApproverProof): Promise<Asked> {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
     if (pending === undefined || spec === undefined)
       return { ok: false, refusals: [`experiment "${name}" does not wait for approval`] }
     this.#pending.delete(name)
     const { firstStage, actor } = pending
-    const plan = this.plan(spec, { by: actor, approvedBy: by, firstStage })
+    const plan = this.plan(spec, { by: actor, approvedBy: by, firstStage, ...(proof && { proof }) })
     if (plan.refusals.length > 0) {
       this.#pending.set(name, pending)
       return { ok: false, refusals: plan.refusals }
@@ -252,6 +282,7 @@ export class GuardedExperiments {
       hashes,
       seed,
       approver: by,
+      proof: proof ?? CLAIMED,
       reason: `${by} approved it`,
     }
     this.#emit('approved', approved)
@@ -383,7 +414,7 @@ export class GuardedExperiments {
     const { clock, withoutSecrets } = this.#parts
     return {
       format: 1,
-      id: `${Math.floor(clock.wall()).toString(36)}-${randomUUID().slice(0, 8)}`,
+      id: request.id ?? `${Math.floor(clock.wall()).toString(36)}-${randomUUID().slice(0, 8)}`,
       kind: 'guarded',
       name: spec.name,
       spec: withoutSecrets(spec),
@@ -393,6 +424,7 @@ export class GuardedExperiments {
       targets,
       actor: request.by,
       approver: request.approvedBy,
+      proof: request.proof ?? (request.approvedBy === undefined ? undefined : CLAIMED),
       firstStage: request.firstStage,
       state: waitsBecause === undefined ? 'running' : 'pending_approval',
       phase: 'waiting',
@@ -403,7 +435,7 @@ export class GuardedExperiments {
   }
 
   /** Writes the beginning of a run to disk, then begins the run. */
-  async #begin(run: RunRecord, spec: Spec): Promise<Asked> {
+  async #begin(run: RunRecord, spec: Spec, recheck: Request['recheck'] = () => []): Promise<Asked> {
     const { clock, worldOf, groundOf } = this.#parts
     const beginning: Beginning = { run }
     this.#beginning = beginning
@@ -412,7 +444,10 @@ export class GuardedExperiments {
     if (problem !== undefined) return { ok: false, refusals: [problem] }
     // Races: during the write, the gateway, its config or an operator may have ruled out the run.
     const { stopped } = beginning
-    const refusals = this.#closed.aborted ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
+    const survey = this.#parts.survey(spec)
+    const refusals = this.#closed.aborted
+      ? ['the gateway is stopping']
+      : [...survey.refusals, ...recheck(survey)]
     if (stopped !== undefined || refusals.length > 0) {
       const reason = stopped ?? refusals.join('; ')
       const state = stopped === undefined ? 'failed' : 'aborted'
@@ -455,6 +490,7 @@ export class GuardedExperiments {
     const run = this.#withProposal(record)
     this.#keep(run)
     this.#emit('ended', run)
+    this.#parts.onOver?.(run)
     this.#publish(run)
     const sealing: Promise<void> = this.#seal(run).finally(() => this.#sealing.delete(sealing))
     this.#sealing.add(sealing)
@@ -514,8 +550,9 @@ const MOST_FIRST = 0.25
 const MOST_LATER = 0.5
 
 /** Returns why a run needs approval; undefined when it needs none. */
-function approvalReason({ approval, stages }: Spec): string | undefined {
+function approvalReason({ approval, stages }: Spec, firstStage: number): string | undefined {
   if (approval === 'required') return 'it waits until somebody approves it'
+  if (firstStage > 0) return 'it waits until somebody approves it: it skips stages'
   const wide = stages.findIndex(({ share }, index) => share > (index === 0 ? MOST_FIRST : MOST_LATER))
   if (wide < 0) return undefined
   const [share, most] = [stages[wide]!.share, wide === 0 ? MOST_FIRST : MOST_LATER]

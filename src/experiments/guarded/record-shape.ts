@@ -56,6 +56,9 @@ const record = z.looseObject({
   }),
   actor: text,
   approver: text.optional(),
+  proof: z
+    .looseObject({ proved: z.enum(['key', 'claimed']), envelope: text.optional(), proposal: text.optional() })
+    .optional(),
   firstStage: count,
   state: z.enum(states),
   phase,

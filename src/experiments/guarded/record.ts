@@ -127,6 +127,19 @@ export interface FaultRecord {
   readonly injected: number
 }
 
+/** How the approver of a run was proved. */
+export interface ApproverProof {
+  /** `key`: by an Ed25519 signature; `claimed`: by a name in a request with the control token. */
+  readonly proved: 'key' | 'claimed'
+  /** The key of a signed approval; undefined for an envelope, whose signature is in the ledger. */
+  readonly keyId?: string | undefined
+  /** Fingerprint of the gateway's list of trusted keys. */
+  readonly trust?: string | undefined
+  /** The envelope and the proposal of an agent's run. */
+  readonly envelope?: string | undefined
+  readonly proposal?: string | undefined
+}
+
 /** All facts about a run, for the journal and for reports. */
 export interface RunRecord {
   readonly format: 1
@@ -141,6 +154,7 @@ export interface RunRecord {
   readonly targets: Targets
   readonly actor: string
   readonly approver: string | undefined
+  readonly proof: ApproverProof | undefined
   /** The first played stage, from 0. The approver permitted skipping earlier stages. */
   readonly firstStage: number
   readonly state: State

@@ -5,6 +5,7 @@ import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Experiments } from '../../experiments/experiments.ts'
 import type { GuardedArms } from '../../experiments/guarded/arms.ts'
 import { type GuardedEvent, GuardedExperiments } from '../../experiments/guarded/guarded.ts'
+import type { RunRecord } from '../../experiments/guarded/record.ts'
 import { type OpenedJournal, RunJournal } from '../../evidence/journal.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
@@ -30,12 +31,26 @@ export interface GuardedGatewayParts {
   /** `gateway.stateDir` and `gateway.environment`, as at boot. */
   readonly stateDir: string | undefined
   readonly environment: string
+  /** Number of trusted keys of persons; from one on, only a signature approves. */
+  readonly trustedKeys: number
+  /** Hears of the end of each run, with its record. */
+  readonly onOver: (run: RunRecord) => void
+  /** Returns why a run with this many injections in the last minute must end; undefined when it may go on. */
+  readonly exceededBy: (run: string, hitsPerMinute: number) => string | undefined
   /** Why this process does not hold the lock on the state folder; undefined when it does. */
   readonly stateProblem: string | undefined
 }
 
+export interface OpenedGuarded {
+  readonly guarded: GuardedExperiments
+  /** Runs of earlier processes. */
+  readonly earlier: readonly RunRecord[]
+  /** Resolves with a sealed run of the journal; undefined for others. */
+  readonly find: (id: string) => Promise<RunRecord | undefined>
+}
+
 /** Creates the guarded experiments of the gateway. Records an earlier process's unfinished runs as failed. */
-export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedExperiments> {
+export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGuarded> {
   const { clock, log, stateDir } = parts
   const opened = await openJournal(parts)
   if ('problem' in opened && stateDir !== undefined)
@@ -61,6 +76,8 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedEx
       }),
     proofOf: ({ name }) => proofOf(name, parts),
     approvers: () => parts.controller.config.approvers,
+    trustedKeys: parts.trustedKeys,
+    onOver: parts.onOver,
     withoutSecrets,
     emit: noteGuarded(log),
   })
@@ -69,7 +86,8 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedEx
     const { by, why } = parts.controller.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
     guarded.killed(by, why)
   })
-  return guarded
+  const find = async (id: string) => ('find' in journal ? journal.find(id) : undefined)
+  return { guarded, earlier: runs, find }
 }
 
 async function openJournal({

@@ -21,6 +21,7 @@ export interface WorldParts {
   readonly controller: Controller
   readonly state: StateStore
   readonly arms: GuardedArms
+  readonly exceededBy: (run: string, hitsPerMinute: number) => string | undefined
   /** Recompiles the config in force with the current arms. Throws when the config does not compile. */
   readonly refresh: () => void
   /** Plays a load until the returned function is called; see `playLoad`. */
@@ -44,8 +45,8 @@ const LEASE_MS: Millis = 5_000
 const MARGIN_MS: Millis = 30_000
 
 /** Returns the actions of a run on this gateway, and its view of the gateway. */
-export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts: WorldParts): World {
-  const { clock, log, live, controller, state, arms, refresh, play } = parts
+export function worldOf({ spec, name, targets, id: run }: RunRecord, meter: Meter, parts: WorldParts): World {
+  const { clock, log, live, controller, state, arms, refresh, play, exceededBy } = parts
   const by = `experiment ${name}`
   const servers = targets.servers.map((server) => server.name)
   const sets = new Set([DEFAULT_SET, ...ARMS.map((arm) => armName(name, arm))])
@@ -54,6 +55,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
   let stopLoad: (() => void) | undefined
   let loadProblem: string | undefined
   let isReady = spec.load === undefined
+  const injections = new Injections()
 
   function inject(ttl: Millis): void {
     for (const [index, fault] of aimed(spec, ttl).entries()) {
@@ -86,6 +88,9 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
         const names = gone.map((id) => ids.get(id)?.name ?? id).join(', ')
         return `faults of the run ended before the run: ${names}`
       }
+      const injected = [...ids.values()].reduce((sum, { counts }) => sum + counts.injected, 0)
+      const exceeded = exceededBy(run, injections.lastMinute(clock.now(), injected))
+      if (exceeded !== undefined) return exceeded
       const own = new Set([...ids.values()].map(({ armed }) => armed))
       const foreign = armedAt(servers, controller).find((fault) => !own.has(fault))
       return foreign && `another fault, "${foreign}", was armed at the servers of the run`
@@ -127,6 +132,18 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       })
       return { faults, engineErrors: controller.engine.errors }
     },
+  }
+}
+
+/** Counts the injections of a run in the last minute. */
+class Injections {
+  readonly #looks: { readonly at: Millis; readonly total: number }[] = [{ at: -Infinity, total: 0 }]
+
+  /** `total`: injections since the run began. Call several times a minute. */
+  lastMinute(now: Millis, total: number): number {
+    this.#looks.push({ at: now, total })
+    while (this.#looks.length > 1 && this.#looks[1]!.at <= now - 60_000) this.#looks.shift()
+    return total - this.#looks[0]!.total
   }
 }
 

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parse } from 'yaml'
-import { readExperiment } from '../../../src/commands/break/experiment/file.ts'
+import { readExperiment } from '../../../src/gateway/guarded/file.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
 import { comesTo } from './scene.ts'
 

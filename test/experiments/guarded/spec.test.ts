@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { readExperiment } from '../../../src/commands/break/experiment/file.ts'
+import { readExperiment } from '../../../src/gateway/guarded/file.ts'
 import { claimsDuring, shapeOf } from '../../../src/experiments/guarded/spec.ts'
 
 const good = `name: drill

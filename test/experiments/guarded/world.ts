@@ -38,6 +38,7 @@ export function recordOf(spec: Spec, more: Partial<RunRecord> = {}): RunRecord {
     targets: { environment: 'staging', servers: [{ name: 'a', tools: ['t'], hit: ['t'] }] },
     actor: 'tester',
     approver: undefined,
+    proof: undefined,
     firstStage: 0,
     state: 'running',
     phase: 'waiting',

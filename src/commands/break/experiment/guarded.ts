@@ -16,7 +16,7 @@ import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { ask, type Command, type Given, textOf } from '../../shared/control-command.ts'
 import { table } from '../../shared/table.ts'
 import { bar, seconds } from '../../shared/progress.ts'
-import { type ReadExperiment, readExperiment } from './file.ts'
+import { type ReadExperiment, readExperiment } from '../../../gateway/guarded/file.ts'
 import { numbered } from '../../../units/numbered.ts'
 
 /** A guarded run, as in `/admin/experiments`. */

@@ -1,0 +1,344 @@
+import { z } from 'zod'
+import { type Claim, claims, examples, numberIn } from '../claims/claim.ts'
+import { subjects } from '../claims/subjects.ts'
+import { callMetrics, type CallMetric } from '../experiments/guarded/claims.ts'
+import { lengthOf, type Spec } from '../experiments/guarded/spec.ts'
+import type { Effect } from '../mesh/policy.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { duration, formatDuration } from '../units/duration.ts'
+import { signatureSchema } from './keys.ts'
+import { isWithin, windowSchema } from './window.ts'
+
+/** Longest life of an envelope, in milliseconds: 30 days. */
+const LONGEST_LIFE_MS = 30 * 86_400_000
+
+const name = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+const share = z.number().gt(0).max(0.9)
+const text256 = z.string().min(1).max(256)
+
+/** A limit on a field of a fault: a number, or a duration such as `5s`. */
+const limit = z.union([z.number(), z.string().max(32)]).transform((given, context): number => {
+  const value = numberIn('ms', given)
+  if (value !== undefined) return value
+  context.addIssue({ code: 'custom', message: 'expected a number, or a duration such as 5s' })
+  return z.NEVER
+})
+
+/** Reads a rule of a gate: a claim, and optionally the time for which the claim may be false. */
+const rule = z
+  .string()
+  .max(100)
+  .transform((given, context): GateRule => {
+    const [, text = '', forText] = /^(.*?)(?:\s+for\s+(\S+))?$/.exec(given.trim()) ?? []
+    const read = claims<CallMetric>(callMetrics).safeParse([text])
+    const forMs = forText === undefined ? 0 : duration({ max: 600_000 }).safeParse(forText).data
+    const claim: Claim<CallMetric> | undefined = read.data?.[0]
+    if (claim === undefined || forMs === undefined || !claim.operator.startsWith('<')) {
+      context.addIssue({
+        code: 'custom',
+        message: `expected a rule such as "error_ratio < 1% for 30s": one of ${callMetrics.join(', ')}, then < and ${examples.share} or ${examples.ms}`,
+      })
+      return z.NEVER
+    }
+    return { metric: claim.subject, above: claim.value, for: forMs, text: given.trim() }
+  })
+
+/** A rule that the gate of a run must have, with numbers at least as strict. */
+export interface GateRule {
+  readonly metric: CallMetric
+  /** In the unit of the metric. */
+  readonly above: number
+  readonly for: number
+  readonly text: string
+}
+
+const target = z.strictObject({
+  server: name,
+  identity: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits')
+    .describe('SHA-256 of the URLs or the command of the server, so a server of the same name does not fit.'),
+  tools: z.array(text256).min(1).max(256).describe('Names of tools, without globs.'),
+})
+
+const allowedFault = z.strictObject({
+  type: z.string().min(1).max(64),
+  maxRate: z.number().gt(0).max(1),
+  limits: z
+    .record(z.string().max(64), limit)
+    .default({})
+    .describe('Most for a field of the fault, by its path, such as `distribution.max: 5s`.'),
+})
+
+/** The schema of an envelope: the limits within which agents may run experiments. */
+export const envelopeSchema = z.strictObject({
+  format: z.literal(1),
+  id: z.string().regex(/^env-[a-z0-9]{4,32}$/, 'expected env- and 4 to 32 of a-z 0-9'),
+  gateway: z.string().regex(/^gw-[0-9a-f]{32}$/, 'expected the id of a gateway: gw- and 32 hex digits'),
+  environment: name,
+  notBefore: z.iso.datetime(),
+  expiresAt: z.iso.datetime(),
+  proposers: z.array(name).min(1).max(32).describe('Names of agents in `gateway.controlMcp.tokens`.'),
+  targets: z.array(target).min(1).max(64),
+  effects: z.array(z.enum(['read_only', 'idempotent', 'write', 'unknown'])).default(['read_only']),
+  faults: z.array(allowedFault).min(1).max(64),
+  ladder: z
+    .array(share)
+    .min(1)
+    .max(10)
+    .refine((rungs) => rungs.every((rung, index) => rung > (rungs[index - 1] ?? 0)), 'expected rising shares')
+    .default([0.1, 0.25, 0.5]),
+  maxStage: duration({ min: 1_000, max: 3_600_000 }),
+  maxRun: duration({ min: 1_000, max: 4 * 3_600_000 }),
+  gate: z.array(rule).min(1).max(8),
+  gateWindow: z
+    .strictObject({
+      over: duration({ min: 1_000, max: 60_000 }).default(5_000),
+      minimum: z.int().min(1).max(100_000).default(10),
+      missing: duration({ min: 1_000, max: 300_000 }).default(30_000),
+    })
+    .prefault({})
+    .describe('Most for `over`, `minimum` and `missing` of a gate: larger values make a gate blind.'),
+  traffic: z
+    .strictObject({
+      hitsPerMinute: z.number().gt(0).max(1e6).describe('Most injected faults in a minute of a run.'),
+      tenants: z
+        .int()
+        .min(1)
+        .max(10_000)
+        .optional()
+        .describe('Most tenants among the recent calls to the targets.'),
+    })
+    .optional(),
+  windows: z.array(windowSchema).max(14).default([]).describe('Times for runs; empty: any time.'),
+  budget: z.strictObject({
+    runs: z.int().min(1).max(1_000),
+    perDay: z.int().min(1).max(100),
+    aborts: z
+      .int()
+      .min(1)
+      .max(100)
+      .describe('After this number of runs that did not complete, a person must lift.'),
+  }),
+})
+
+export const signedEnvelopeSchema = z.strictObject({
+  // The signature is over the envelope as written, so the text is kept beside the parsed values.
+  envelope: z.record(z.string(), z.unknown()),
+  signature: signatureSchema,
+})
+
+export type Envelope = z.output<typeof envelopeSchema>
+export type SignedEnvelope = z.output<typeof signedEnvelopeSchema>
+
+/** Returns why an envelope cannot be used at all, independent of any run; empty when the envelope is sound. */
+export function unsoundIn({ notBefore, expiresAt, ladder, maxStage, maxRun }: Envelope): string[] {
+  const [from, to] = [Date.parse(notBefore), Date.parse(expiresAt)]
+  const problems: string[] = []
+  if (to <= from) problems.push('expiresAt is not after notBefore')
+  if (to - from > LONGEST_LIFE_MS) problems.push('the envelope lasts more than 30 days, the longest life')
+  if (maxRun < maxStage) problems.push('maxRun is shorter than maxStage')
+  if (ladder[0]! > 0.25) problems.push('the first rung of the ladder is above 25%')
+  return problems
+}
+
+/** A tool that a fault of the run could hit. */
+export interface HitTool {
+  readonly server: string
+  /** SHA-256 of the server's URLs or command. */
+  readonly identity: string
+  readonly tool: string
+  readonly effect: Effect
+}
+
+/** A limit that a run exceeds. */
+export interface Exceeded {
+  readonly limit: string
+  readonly allowed: string
+  readonly asked: string
+}
+
+export interface Proposed {
+  readonly by: string
+  readonly environment: string
+  readonly spec: Spec
+  readonly firstStage: number
+  readonly hit: readonly HitTool[]
+  /** Distinct tenants among the recent calls to the targets; undefined: no recent calls. */
+  readonly tenants: number | undefined
+  /** The highest share of a completed run within 14 days, for each server identity and type of fault; 0: none. */
+  readonly completedShare: (identity: string, faultType: string) => number
+  /** Milliseconds since the Unix epoch. */
+  readonly now: number
+}
+
+/** Returns the limits of the envelope that a run exceeds; empty when the run is inside. */
+export function outsideOf(envelope: Envelope, run: Proposed): readonly Exceeded[] {
+  const { spec, by, environment, firstStage, now, tenants } = run
+  const found: Exceeded[] = []
+  const most = (limit: string, allowed: number, asked: number, show: (value: number) => string) => {
+    if (!(asked <= allowed)) found.push({ limit, allowed: show(allowed), asked: show(asked) })
+  }
+  const oneOf = (limit: string, allowed: readonly string[], asked: string) => {
+    if (!allowed.includes(asked)) found.push({ limit, allowed: allowed.join(', '), asked })
+  }
+  oneOf('environment', [envelope.environment], environment)
+  oneOf('proposers', envelope.proposers, by)
+  found.push(...outsideTargets(envelope, run), ...outsideFaults(envelope, spec))
+  if (firstStage > 0) found.push({ limit: 'firstStage', allowed: '1', asked: String(firstStage + 1) })
+  const longest = Math.max(...spec.stages.map((stage) => stage.duration))
+  most('maxStage', envelope.maxStage, longest, formatDuration)
+  most('maxRun', envelope.maxRun, lengthOf(spec), formatDuration)
+  found.push(...outsideLadder(envelope, run), ...outsideGate(envelope, spec))
+  if (envelope.traffic?.tenants !== undefined) {
+    if (tenants === undefined)
+      found.push({
+        limit: 'traffic.tenants',
+        allowed: String(envelope.traffic.tenants),
+        asked: 'unknown: no recent calls',
+      })
+    else most('traffic.tenants', envelope.traffic.tenants, tenants, String)
+  }
+  if (envelope.windows.length > 0) {
+    const ends = now + lengthOf(spec)
+    if (!envelope.windows.some((window) => isWithin(window, now) && isWithin(window, ends)))
+      found.push({
+        limit: 'windows',
+        allowed: 'a window that holds the whole run',
+        asked: new Date(now).toISOString(),
+      })
+  }
+  return found
+}
+
+function outsideTargets({ targets, effects }: Envelope, { hit, spec }: Proposed): Exceeded[] {
+  const found: Exceeded[] = []
+  if (hit.length === 0) found.push({ limit: 'targets', allowed: 'tools that a fault can hit', asked: 'none' })
+  // A load plays any calls, also calls of tools outside of the targets.
+  if (spec.load !== undefined) found.push({ limit: 'load', allowed: 'no load', asked: 'a load' })
+  if (spec.arms.control !== spec.arms.treatment)
+    found.push({
+      limit: 'arms',
+      allowed: 'one policy set',
+      asked: `${spec.arms.control}, ${spec.arms.treatment}`,
+    })
+  for (const { server, identity, tool, effect } of hit) {
+    const known = targets.filter((target) => target.server === server)
+    if (known.length === 0)
+      found.push({
+        limit: 'targets.server',
+        allowed: listOf(targets.map((one) => one.server)),
+        asked: server,
+      })
+    else if (!known.some((target) => target.identity === identity))
+      found.push({
+        limit: 'targets.identity',
+        allowed: `the signed address of ${server}`,
+        asked: 'another address',
+      })
+    else if (!known.some((target) => target.tools.includes(tool)))
+      found.push({ limit: 'targets.tools', allowed: listOf(known.flatMap((one) => one.tools)), asked: tool })
+    if (!(effects as readonly string[]).includes(effect))
+      found.push({ limit: 'effects', allowed: effects.join(', '), asked: `${tool} is ${effect}` })
+  }
+  return found
+}
+
+function outsideFaults({ faults }: Envelope, spec: Spec): Exceeded[] {
+  const found: Exceeded[] = []
+  if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
+  for (const fault of spec.faults) {
+    const allowed = faults.find(({ type }) => type === fault.type)
+    if (allowed === undefined) {
+      found.push({ limit: 'faults.type', allowed: listOf(faults.map(({ type }) => type)), asked: fault.type })
+      continue
+    }
+    if (fault.rate > allowed.maxRate)
+      found.push({
+        limit: `faults.${fault.type}.maxRate`,
+        allowed: String(allowed.maxRate),
+        asked: String(fault.rate),
+      })
+    for (const [path, most] of Object.entries(allowed.limits)) {
+      const asked = valueAt(fault, path)
+      if (typeof asked !== 'number' || !(asked <= most))
+        found.push({
+          limit: `faults.${fault.type}.limits.${path}`,
+          allowed: String(most),
+          asked: typeof asked === 'number' ? String(asked) : 'no number',
+        })
+    }
+  }
+  return found
+}
+
+/** A run may end one rung above the highest share that a completed run reached; the first run ends at the first rung. */
+function outsideLadder({ ladder }: Envelope, { spec, hit, completedShare }: Proposed): Exceeded[] {
+  const last = Math.max(...spec.stages.map((stage) => stage.share))
+  const identities = [...new Set(hit.map(({ identity }) => identity))]
+  return identities.flatMap((identity) =>
+    spec.faults.flatMap(({ type }): Exceeded[] => {
+      const reached = completedShare(identity, type)
+      const next = ladder.find((rung) => rung > reached) ?? ladder.at(-1)!
+      if (last <= next) return []
+      const server = hit.find((one) => one.identity === identity)!.server
+      return [{ limit: `ladder of ${server} and ${type}`, allowed: percentIn(next), asked: percentIn(last) }]
+    }),
+  )
+}
+
+function outsideGate({ gate, gateWindow }: Envelope, spec: Spec): Exceeded[] {
+  const found: Exceeded[] = []
+  const { rollbackOn, over, minimum, missing } = spec.gate
+  for (const wanted of gate) {
+    const isKept = rollbackOn.some(
+      (one) =>
+        one.metric === wanted.metric &&
+        one.of === 'treatment' &&
+        one.above <= wanted.above &&
+        one.for <= wanted.for,
+    )
+    if (!isKept) {
+      const own = rollbackOn.filter((one) => one.metric === wanted.metric)
+      const { unit } = subjects[wanted.metric]
+      const show = (value: number) => (unit === 'ms' ? formatDuration(value) : String(value))
+      found.push({
+        limit: 'gate',
+        allowed: wanted.text,
+        asked:
+          own.length === 0
+            ? `no rule about ${wanted.metric}`
+            : own
+                .map(
+                  (one) =>
+                    `${one.metric} of ${one.of} above ${show(one.above)} for ${formatDuration(one.for)}`,
+                )
+                .join(', '),
+      })
+    }
+  }
+  if (over > gateWindow.over)
+    found.push({
+      limit: 'gateWindow.over',
+      allowed: formatDuration(gateWindow.over),
+      asked: formatDuration(over),
+    })
+  if (minimum > gateWindow.minimum)
+    found.push({ limit: 'gateWindow.minimum', allowed: String(gateWindow.minimum), asked: String(minimum) })
+  if (missing > gateWindow.missing)
+    found.push({
+      limit: 'gateWindow.missing',
+      allowed: formatDuration(gateWindow.missing),
+      asked: formatDuration(missing),
+    })
+  return found
+}
+
+const valueAt = (value: unknown, path: string): unknown =>
+  path
+    .split('.')
+    .reduce<unknown>((at, key) => (isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined), value)
+
+const listOf = (names: readonly string[]) => [...new Set(names)].slice(0, 8).join(', ')
+
+const percentIn = (part: number) => `${Math.round(part * 1_000) / 10}%`

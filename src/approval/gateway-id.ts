@@ -1,0 +1,64 @@
+import { randomBytes } from 'node:crypto'
+import { constants } from 'node:fs'
+import { type FileHandle, open, rename, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isObject, parseJson } from '../protocol/jsonrpc.ts'
+import { makeFolder } from '../units/folder.ts'
+
+const FILE = 'gateway-id.json'
+
+export interface GatewayId {
+  /** `gw-` and 32 hex digits. */
+  readonly id: string
+  /** Why an earlier id was put aside; undefined when the id is the earlier id, or the first. */
+  readonly renewed: string | undefined
+}
+
+/**
+ * Returns the id of a gateway, kept in its state folder. The file notes its own inode and time of birth, so a copied or
+ * restored folder gets a new id, and envelopes signed for the old id are void. Rejects when the folder cannot be used.
+ */
+export async function openGatewayId(stateDir: string): Promise<GatewayId> {
+  makeFolder(stateDir, 0o700)
+  const path = join(stateDir, FILE)
+  const known = await read(path)
+  if (known?.isOriginal === true) return { id: known.id, renewed: undefined }
+  if (known !== undefined) await rename(path, `${path}.copied`)
+  const file = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)
+  try {
+    const id = `gw-${randomBytes(16).toString('hex')}`
+    await file.writeFile(`${JSON.stringify({ id, place: await placeOf(file) })}\n`)
+    await file.sync()
+    const renewed =
+      known && `${path} was copied or restored: envelopes for ${known.id || 'the old id'} are void`
+    return { id, renewed }
+  } finally {
+    await file.close()
+  }
+}
+
+async function read(
+  path: string,
+): Promise<{ readonly id: string; readonly isOriginal: boolean } | undefined> {
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined
+    throw error
+  })
+  if (found === undefined) return undefined
+  if (!found.isFile()) throw new Error(`${path} is no regular file`)
+  const file = await open(path, 'r')
+  try {
+    const value = parseJson(await file.readFile('utf8'))
+    const id = isObject(value) && typeof value.id === 'string' ? value.id : ''
+    const isSound = isObject(value) && /^gw-[0-9a-f]{32}$/.test(id)
+    return { id, isOriginal: isSound && value.place === (await placeOf(file)) }
+  } finally {
+    await file.close()
+  }
+}
+
+/** A copy of a file has another inode, and an inode number used again has another time of birth. */
+async function placeOf(file: FileHandle): Promise<string> {
+  const { ino, birthtimeNs } = await file.stat({ bigint: true })
+  return `${ino}-${birthtimeNs}`
+}

@@ -1,0 +1,129 @@
+import type { Approval } from '../../approval/approval.ts'
+import { digestOf } from '../../approval/digest.ts'
+import type { HitTool } from '../../approval/envelope.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import type { Spec } from '../../experiments/guarded/spec.ts'
+import { ruleInWords } from '../../experiments/guarded/gate.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
+import { ask, type Command, common, type Given, paintOf, runNamed } from '../shared/control-command.ts'
+import { table } from '../shared/table.ts'
+import { keyOption, signerOf } from './signer.ts'
+
+interface Shown {
+  readonly proposal: string
+  readonly by: string
+  readonly plan: string
+  readonly why: string
+  readonly state: string
+  readonly expiresAt: string
+}
+
+/** A run as a person sees the run before signing. */
+export interface Signable {
+  readonly spec: Spec
+  readonly firstStage: number
+  readonly by: string
+  readonly why?: string
+  readonly hit: readonly HitTool[]
+  readonly approval: Approval
+  readonly refusals?: readonly string[]
+}
+
+/** Returns the run in lines: everything that the signature covers. */
+export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }: Signable): string[] {
+  const servers = [...new Set(hit.map(({ server }) => server))]
+  return [
+    `${spec.name}, requested by ${by}${why === undefined ? '' : `: ${why}`}`,
+    ...spec.faults.map(
+      ({ name, type, rate, ...fields }) => `fault ${name}: ${type}, rate ${rate}, ${JSON.stringify(fields)}`,
+    ),
+    ...spec.stages.map(
+      ({ share, duration }, at) =>
+        `stage ${at + 1}: ${Math.round(share * 100)}% for ${formatDuration(duration)}${at + 1 < firstStage ? ', skipped' : ''}`,
+    ),
+    ...spec.gate.rollbackOn.map((rule) => `rolled back on: ${ruleInWords(rule)}`),
+    ...servers.map((server) => {
+      const tools = hit.filter((one) => one.server === server)
+      return `hits ${server}: ${tools.map(({ tool, effect }) => `${tool} (${effect})`).join(', ')}`
+    }),
+    ...(spec.load === undefined ? [] : ['the gateway plays a load during the run']),
+    ...refusals.map((refusal) => `refused now: ${refusal}`),
+  ]
+}
+
+/** Shows a run, checks that the document covers what is shown, and signs the document. */
+export async function signedApprovalOf(given: Given, shown: Signable) {
+  const { spec, firstStage, hit, approval } = shown
+  if (
+    digestOf({ spec, firstStage: firstStage - 1 }) !== approval.planHash ||
+    digestOf(hit) !== approval.targetsHash
+  )
+    throw new UnusableInput(
+      'the gateway asks for a signature of another run than the run shown: nothing was signed',
+    )
+  for (const line of signableLines(shown)) given.out.stderr(line)
+  const sign = await signerOf(given)
+  return { approval, signature: sign('approval', approval) }
+}
+
+const pathOf = ({ positionals: [id = ''] }: Given) => `/admin/proposals/${encodeURIComponent(id)}`
+
+const list: Command = {
+  run: (given) =>
+    ask(
+      given,
+      { method: 'GET', path: '/admin/proposals' },
+      ({ proposals }: { proposals: readonly Shown[] }) =>
+        proposals.length === 0
+          ? ['there are no open proposals of agents']
+          : table(
+              ['PROPOSAL', 'BY', 'PLAN', 'STATE', 'EXPIRES', 'WHY'],
+              proposals.map(({ proposal, by, plan, state, expiresAt, why }) => [
+                proposal,
+                by,
+                plan,
+                state,
+                expiresAt,
+                why,
+              ]),
+              given.width,
+              paintOf(given),
+            ),
+    ),
+}
+
+const show: Command = {
+  positionals: ['PROPOSAL'],
+  run: (given) =>
+    ask(given, { method: 'GET', path: pathOf(given) }, (shown: Signable) => signableLines(shown)),
+}
+
+const approve: Command = {
+  positionals: ['PROPOSAL'],
+  options: keyOption,
+  async run(given) {
+    const answered = await given.control({ method: 'GET', path: pathOf(given) })
+    if (!answered.ok) throw new UnusableInput(answered.message)
+    const body = await signedApprovalOf(given, answered.value as Signable)
+    return ask(
+      given,
+      { method: 'POST', path: '/admin/proposals/approve', body },
+      ({ proposal, by }: Shown) => [`${proposal} is approved: ${by} may start the run once, within an hour`],
+    )
+  },
+}
+
+const commands: Readonly<Record<string, Command>> = { list, show, approve }
+
+const usage = `breakwater proposal: experiments that agents propose over the control MCP server
+
+  breakwater proposal list               shows the open proposals
+  breakwater proposal show PROPOSAL      shows faults, stages, gate and targets of a proposal
+  breakwater proposal approve PROPOSAL   shows the run, asks for your passphrase, and approves one run
+
+${optionLines([...listed(common), ...optionsOf(commands)])}`
+
+/** `breakwater proposal …`: resolves to the exit code; 2 for wrong arguments. */
+export const proposal = (args: readonly string[], out: Output, env: Env): Promise<number> =>
+  runNamed(args, { usage, commands }, out, env)

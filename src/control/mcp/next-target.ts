@@ -1,0 +1,97 @@
+import { faults } from '../../chaos/faults/index.ts'
+import type { Family } from '../../chaos/fault.ts'
+import type { Operations } from './tool.ts'
+
+/** A run this much ago proves nothing about today, in milliseconds: 90 days. */
+const PROVEN_MS = 90 * 86_400_000
+
+/** Families of faults with a common kind that works at every server, and its fields. The most frequent troubles first. */
+const probes: readonly (readonly [Family, string, object])[] = [
+  ['connection', 'conn.latency', { distribution: { kind: 'uniform', min: '500ms', max: '2s' } }],
+  ['rpc', 'rpc.error', {}],
+  ['limit', 'limit.429', {}],
+  ['result', 'result.empty', {}],
+]
+
+export interface Suggestion {
+  readonly kind: 'gap' | 'precursor'
+  readonly server: string
+  readonly family: string
+  readonly reason: string
+  /** Number of incidents or calls behind the reason. */
+  readonly n: number
+  readonly spec: object
+}
+
+/** Returns pairs of server and fault family with traffic and without a completed run in 90 days; the busiest first. */
+export function gapsIn(
+  { live, history, traffic, clock }: Operations,
+  only: string | undefined,
+): Suggestion[] {
+  const since = new Date(clock.wall() - PROVEN_MS).toISOString()
+  const proven = history
+    .list()
+    .filter(
+      ({ state, requestedAt, injected }) => state === 'completed' && injected > 0 && requestedAt > since,
+    )
+  const servers = [...live.current.servers.values()]
+    .filter((server) => !server.protected && (only === undefined || server.name === only))
+    .map(({ name }) => ({ name, recent: traffic.of((server) => server === name) }))
+    .filter(({ recent }) => recent !== undefined)
+    .sort((a, b) => b.recent!.perMinute - a.recent!.perMinute)
+  return servers.flatMap(({ name, recent }) =>
+    probes.flatMap(([family, type, fields]): Suggestion[] => {
+      if (!Object.hasOwn(faults, type)) return []
+      const isProven = proven.some(
+        (run) => run.servers.includes(name) && run.faults.some((tested) => faults[tested]?.family === family),
+      )
+      if (isProven) return []
+      return [
+        {
+          kind: 'gap',
+          server: name,
+          family,
+          reason: `${name} has ${recent!.perMinute} calls a minute, and no completed run of the family ${family} in 90 days`,
+          n: recent!.figures.calls,
+          spec: specFor(name, family, type, fields),
+        },
+      ]
+    }),
+  )
+}
+
+/** Returns servers with a signal that moves now and moved in the 15 minutes before earlier incidents. */
+export function precursorsIn({ live, signals, history }: Operations, only: string | undefined): Suggestion[] {
+  return signals.precursors().flatMap(({ server, signal, preceded, incidents }): Suggestion[] => {
+    const found = live.current.servers.get(server)
+    if (found === undefined || found.protected || (only !== undefined && server !== only)) return []
+    const tested = history
+      .list()
+      .some(
+        (run) =>
+          run.servers.includes(server) && run.faults.includes('conn.latency') && run.state === 'completed',
+      )
+    const before = tested ? '; a run with latency was completed before' : ''
+    return [
+      {
+        kind: 'precursor',
+        server,
+        family: 'connection',
+        reason: `${server}: ${signal}, now and before ${preceded} of ${incidents} incidents${before}`,
+        n: preceded,
+        spec: specFor(server, 'connection', 'conn.latency', probes[0]![2]),
+      },
+    ]
+  })
+}
+
+const specFor = (server: string, family: string, type: string, fields: object) => ({
+  name: `${server}-${family}`.slice(0, 40),
+  owner: 'control MCP server',
+  reason: `Find out how agents fare when ${server} has a fault of the family ${family}.`,
+  hypothesis: { steadyState: ['error_ratio < 1%'], during: ['error_ratio < 5%'] },
+  targets: { server },
+  faults: [{ name: family, type, rate: 0.5, ...fields }],
+  stages: [{ share: 0.1, duration: '1m' }],
+  gate: { rollbackOn: [{ metric: 'error_ratio', above: 0.05, for: '10s' }] },
+})

@@ -1,0 +1,87 @@
+import type { RunRecord } from '../../experiments/guarded/record.ts'
+
+/** Most runs listed; the oldest go first. */
+const MAX_RUNS = 1_000
+
+/** A run in lists. */
+export interface RunRow {
+  readonly run: string
+  readonly plan: string
+  readonly state: string
+  readonly by: string
+  readonly approver?: string
+  readonly proved?: string
+  readonly servers: readonly string[]
+  readonly faults: readonly string[]
+  /** Highest share of a played stage, in [0, 1]. */
+  readonly share: number
+  readonly injected: number
+  readonly requestedAt: string
+  readonly endedAt?: string
+  readonly reason: string
+  readonly recoveredAfterMs?: number
+  readonly recoveryLimitMs?: number
+  readonly estimatesRight?: number
+  readonly estimates?: number
+}
+
+export function rowOf(run: RunRecord): RunRow {
+  const { recovery, estimates, endedAt, approver, proof } = run
+  return {
+    run: run.id,
+    plan: run.name,
+    state: run.state,
+    by: run.actor,
+    ...(approver !== undefined && { approver, proved: proof?.proved ?? 'claimed' }),
+    servers: run.targets.servers.map(({ name }) => name),
+    faults: [...new Set(run.spec.faults.map(({ type }) => type))],
+    share: Math.max(0, ...run.stages.map(({ share }) => share)),
+    injected: run.faults.reduce((sum, { injected }) => sum + injected, 0),
+    requestedAt: new Date(run.requestedAt).toISOString(),
+    ...(endedAt !== undefined && { endedAt: new Date(endedAt).toISOString() }),
+    reason: run.reason.slice(0, 300),
+    ...(typeof recovery?.recoveredAfterMs === 'number' && { recoveredAfterMs: recovery.recoveredAfterMs }),
+    ...(recovery !== undefined && { recoveryLimitMs: recovery.limitMs }),
+    ...(estimates.length > 0 && {
+      estimates: estimates.length,
+      estimatesRight: estimates.filter(({ isRight }) => isRight).length,
+    }),
+  }
+}
+
+/** The runs of this gateway, those of earlier processes included, as far as the journal kept the runs. */
+export class RunHistory {
+  readonly #rows = new Map<string, RunRow>()
+  readonly #current: () => readonly RunRecord[]
+  readonly #read: (id: string) => Promise<RunRecord | undefined>
+
+  constructor(
+    earlier: readonly RunRecord[],
+    current: () => readonly RunRecord[],
+    read: (id: string) => Promise<RunRecord | undefined>,
+  ) {
+    for (const run of earlier) this.over(run)
+    this.#current = current
+    this.#read = read
+  }
+
+  over(run: RunRecord): void {
+    this.#rows.set(run.id, rowOf(run))
+    if (this.#rows.size > MAX_RUNS) this.#rows.delete(this.#rows.keys().next().value!)
+  }
+
+  /** Newest first. */
+  list(): readonly RunRow[] {
+    const all = new Map(this.#rows)
+    for (const run of this.#current()) all.set(run.id, rowOf(run))
+    return [...all.values()].sort((a, b) => (a.requestedAt < b.requestedAt ? 1 : -1))
+  }
+
+  /** Returns the record of a run, by its id or the name of its plan (the latest run). */
+  async find(run: string): Promise<RunRecord | undefined> {
+    const current = this.#current().find(({ id, name }) => id === run || name === run)
+    if (current !== undefined) return current
+    const id = this.#rows.has(run) ? run : this.list().find(({ plan }) => plan === run)?.run
+    return id === undefined ? undefined : this.#read(id)
+  }
+}

@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import { defineTool } from '../tool.ts'
+import { rowOf } from '../run-history.ts'
+
+export const getStatus = defineTool({
+  name: 'get_status',
+  title: 'State of the gateway',
+  description:
+    'Returns environment, chaos state, active and waiting runs, open incidents, your open proposals, and envelopes with the budget left. Call this first.',
+  access: 'read',
+  input: z.strictObject({}),
+  output: z.object({
+    environment: z.string(),
+    gateway: z.string(),
+    chaos: z.string(),
+    mayWrite: z.boolean(),
+    trustedKeys: z.int(),
+    runs: z.array(z.looseObject({})),
+    incidents: z.array(z.looseObject({})),
+    proposals: z.array(z.looseObject({})),
+    envelopes: z.array(z.looseObject({})),
+  }),
+  run(_, { agent, operations: { chaos, guarded, incidents, agentRuns } }) {
+    const runs = guarded.list().filter(({ state }) => state === 'running' || state === 'pending_approval')
+    const { state } = chaos.status()
+    return {
+      ok: true,
+      text: `Environment ${agentRuns.environment}; chaos is ${state}; ${runs.length} runs are active or waiting.`,
+      data: {
+        environment: agentRuns.environment,
+        gateway: agentRuns.gateway,
+        chaos: state,
+        mayWrite: agent.mayWrite,
+        trustedKeys: agentRuns.trust.size,
+        runs: runs.slice(0, 8).map((run) => {
+          const { run: id, plan, state, by } = rowOf(run)
+          return { run: id, plan, state, by, phase: run.phase, stage: run.stage + 1 }
+        }),
+        incidents: incidents.open.slice(0, 10).map(({ id, server, reason }) => ({ id, server, reason })),
+        proposals: agentRuns.proposals
+          .filter(({ by }) => by === agent.name)
+          .map(({ id, spec, expiresAt, envelope, approval, started }) => ({
+            proposal: id,
+            plan: spec.name,
+            state:
+              started !== undefined
+                ? 'started'
+                : approval !== undefined
+                  ? 'approved'
+                  : envelope === undefined
+                    ? 'needs_approval'
+                    : 'inside',
+            expiresAt: new Date(expiresAt).toISOString(),
+          })),
+        envelopes: agentRuns.envelopes
+          .filter(({ isWithdrawn, isExpired }) => !isWithdrawn && !isExpired)
+          .slice(0, 8)
+          .map(({ envelope, by, remaining }) => ({
+            id: envelope.id,
+            by,
+            expiresAt: envelope.expiresAt,
+            servers: envelope.targets.slice(0, 16).map(({ server }) => server),
+            faults: envelope.faults.slice(0, 16).map(({ type }) => type),
+            ladder: envelope.ladder,
+            remaining,
+          })),
+      },
+    }
+  },
+})

@@ -1,0 +1,71 @@
+import { z } from 'zod'
+import type { Proposal } from '../../../approval/agent-runs.ts'
+import { defineTool, MAX_ANSWER_BYTES } from '../tool.ts'
+import { readSpec } from '../read-spec.ts'
+import { estimateOf } from '../estimate.ts'
+
+export const proposeRun = defineTool({
+  name: 'propose_run',
+  title: 'Propose a run',
+  description:
+    'Checks a plan or spec and keeps it as a proposal for an hour. Injects nothing. `needs` says whether start_run may follow at once (`nothing`), a person must approve (`approval`), or the run is impossible (`change`).',
+  access: 'write',
+  isIdempotent: true,
+  input: z.strictObject({
+    plan: z.string().max(64).optional().describe('Name of a plan from list_plans.'),
+    spec: z.record(z.string(), z.unknown()).optional().describe('A whole experiment, as get_plan shows one.'),
+    firstStage: z.int().min(1).max(10).default(1).describe('The first stage to run, from 1.'),
+    expect: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .describe('Your estimate, as `estimate` of a spec: outcome, detect, recover, errorRatio, p95.'),
+    why: z.string().min(1).max(500).describe('The question that the run answers.'),
+  }),
+  output: z.looseObject({
+    proposal: z.string(),
+    needs: z.enum(['nothing', 'approval', 'change']),
+    refusals: z.array(z.string()),
+    expiresAt: z.string(),
+    planHash: z.string(),
+  }),
+  async run({ plan, spec: given, firstStage, expect, why }, { agent, operations }) {
+    const read = await readSpec({ plan, spec: given, expect }, operations)
+    if (!read.ok) return read
+    const { spec } = read
+    const proposed = await operations.agentRuns.propose(agent, { spec, firstStage: firstStage - 1, why })
+    return proposed.ok ? answerOf(proposed.proposal, operations) : proposed
+  },
+})
+
+function answerOf(proposal: Proposal, operations: Parameters<typeof estimateOf>[1]) {
+  const { plan, envelope, exceeded, id, expiresAt, planHash, groundHash, targetsHash, hit, spec } = proposal
+  const refusals = plan.refusals.map((text) => text.slice(0, 400)).slice(0, 8)
+  const needs = refusals.length > 0 ? 'change' : envelope === undefined ? 'approval' : 'nothing'
+  const command = `breakwater proposal approve ${id} --key FILE`
+  const sentences = {
+    change: 'The run is impossible as proposed; see refusals.',
+    approval: `A person must approve the run: ${command}`,
+    nothing: `The run is inside the envelope ${envelope}: call start_run.`,
+  }
+  const data = {
+    proposal: id,
+    needs,
+    refusals,
+    doubts: plan.doubts.map((text) => text.slice(0, 400)).slice(0, 4),
+    ...(needs === 'approval' && { command }),
+    ...(envelope !== undefined && { envelope }),
+    ...(exceeded.length > 0 && { exceeded: exceeded.slice(0, 8) }),
+    expiresAt: new Date(expiresAt).toISOString(),
+    planHash,
+    groundHash,
+    targetsHash,
+    stages: plan.stages,
+    lengthMs: plan.lengthMs,
+    hit: hit.slice(0, 16).map(({ server, effect }) => ({ server, effect })),
+    hitTools: hit.length,
+    estimate: estimateOf(spec, operations),
+  }
+  const { hit: _, estimate: __, ...short } = data
+  const fits = Buffer.byteLength(JSON.stringify(data)) < MAX_ANSWER_BYTES - 600
+  return { ok: true as const, text: sentences[needs], data: fits ? data : short }
+}

@@ -1,0 +1,44 @@
+import { z } from 'zod'
+import { defineTool } from '../tool.ts'
+
+export const stopRun = defineTool({
+  name: 'stop_run',
+  title: 'Stop a run',
+  description:
+    'Ends a run and rolls back its faults at once. Always allowed, free, and repeatable. The run counts as aborted by you, never as completed.',
+  access: 'stop',
+  isIdempotent: true,
+  input: z.strictObject({
+    run: z.string().min(1).max(64).optional().describe('Id of a run, or name of its plan.'),
+    all: z.boolean().default(false).describe('Ends each active and waiting run.'),
+    why: z.string().min(1).max(300).default('no reason given'),
+  }),
+  output: z.object({
+    stopped: z.array(
+      z.looseObject({
+        run: z.string(),
+        plan: z.string(),
+        state: z.string(),
+        reason: z.string(),
+        rollback: z.looseObject({}).optional(),
+      }),
+    ),
+  }),
+  run({ run, all, why }, { agent, operations: { agentRuns } }) {
+    const stopped = agentRuns.stop(agent, run !== undefined && !all ? { run } : 'all', why)
+    if ('ok' in stopped) return stopped
+    const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
+      run: id,
+      plan: name,
+      state,
+      reason: reason.slice(0, 300),
+      ...(rollback !== undefined && { rollback }),
+    }))
+    return {
+      ok: true,
+      text:
+        rows.length === 0 ? 'No run was active.' : `${rows.length} runs are ended; their faults are removed.`,
+      data: { stopped: rows },
+    }
+  },
+})

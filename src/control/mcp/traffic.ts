@@ -1,0 +1,96 @@
+import { type Figures, Tally } from '../../experiments/guarded/meter.ts'
+import type { Call, Outcome } from '../../mesh/call.ts'
+import { wentWrong } from '../../mesh/classify.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+
+/** Minutes of traffic kept. */
+export const KEPT_MINUTES = 15
+
+const MINUTE_MS: Millis = 60_000
+
+/** Most tools with figures of their own, and most tenants or tasks noted in a minute of a tool. */
+const MAX_TOOLS = 1_000
+const MAX_NAMES = 256
+
+interface Minute {
+  /** Minutes of the monotonic clock. */
+  readonly minute: number
+  readonly tally: Tally
+  readonly tenants: Set<string>
+  readonly tasks: Set<string>
+}
+
+/** The recent calls of some tools. */
+export interface Recent {
+  readonly figures: Figures
+  readonly perMinute: number
+  /** Distinct names; `many`: more than the gateway notes. */
+  readonly tenants: number
+  readonly tasks: number
+  /** Span of the figures, in minutes. */
+  readonly minutes: number
+}
+
+/** The tool calls of the last 15 minutes, by server and tool. */
+export class RecentTraffic {
+  readonly #clock: Clock
+  readonly #since: Millis
+  readonly #tools = new Map<
+    string,
+    { readonly server: string; readonly tool: string; readonly minutes: Minute[] }
+  >()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#since = clock.now()
+  }
+
+  /** Counts an ended tool call. */
+  add({ server, tool, tenant, record }: Call, outcome: Outcome, tookMs: Millis): void {
+    if (tool === undefined) return
+    const key = JSON.stringify([server, tool])
+    let known = this.#tools.get(key)
+    if (known === undefined) {
+      if (this.#tools.size >= MAX_TOOLS) return
+      this.#tools.set(key, (known = { server, tool, minutes: [] }))
+    }
+    const minute = Math.floor(this.#clock.now() / MINUTE_MS)
+    let last = known.minutes.at(-1)
+    if (last?.minute !== minute) {
+      last = { minute, tally: new Tally(), tenants: new Set(), tasks: new Set() }
+      known.minutes.push(last)
+      while (known.minutes[0]!.minute <= minute - KEPT_MINUTES) known.minutes.shift()
+    }
+    const isRejected = outcome.kind === 'rejected'
+    last.tally.add({ isWrong: wentWrong(outcome, record), isRejected, attempts: record.attempts, tookMs })
+    if (last.tenants.size < MAX_NAMES) last.tenants.add(tenant)
+    if (record.intent !== undefined && last.tasks.size < MAX_NAMES) last.tasks.add(record.intent.id)
+  }
+
+  /** Returns the recent calls of matching tools; undefined without calls, because nothing is known then. */
+  of(isMeant: (server: string, tool: string) => boolean, minutes = KEPT_MINUTES): Recent | undefined {
+    const now = this.#clock.now()
+    const from = Math.floor(now / MINUTE_MS) - minutes
+    const all = new Tally()
+    const [tenants, tasks] = [new Set<string>(), new Set<string>()]
+    for (const { server, tool, minutes: kept } of this.#tools.values()) {
+      if (!isMeant(server, tool)) continue
+      for (const one of kept) {
+        if (one.minute <= from) continue
+        all.merge(one.tally)
+        for (const name of one.tenants) tenants.add(name)
+        for (const name of one.tasks) tasks.add(name)
+      }
+    }
+    if (all.calls === 0) return undefined
+    const span = Math.min(minutes, Math.max(1 / 6, (now - this.#since) / MINUTE_MS))
+    const perMinute = Math.round((all.calls / span) * 10) / 10
+    return {
+      figures: all.figures(),
+      perMinute,
+      tenants: tenants.size,
+      tasks: tasks.size,
+      minutes: Math.round(span * 10) / 10,
+    }
+  }
+}

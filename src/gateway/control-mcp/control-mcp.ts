@@ -1,0 +1,161 @@
+import { openGatewayId } from '../../approval/gateway-id.ts'
+import { Ledger } from '../../approval/ledger.ts'
+import { AgentRuns } from '../../approval/agent-runs.ts'
+import type { Trust } from '../../approval/trust.ts'
+import type { Controller } from '../../chaos/control/controller.ts'
+import { readText } from '../../config/files/read-text.ts'
+import type { Config } from '../../config/schema/schema.ts'
+import { PlanLibrary, type ReadPlan } from '../../control/mcp/plans.ts'
+import { RunHistory } from '../../control/mcp/run-history.ts'
+import { Signals } from '../../control/mcp/signals.ts'
+import type { Operations } from '../../control/mcp/tool.ts'
+import type { RecentTraffic } from '../../control/mcp/traffic.ts'
+import { Bodies } from '../../downstream/http/bodies.ts'
+import type { GuardedExperiments } from '../../experiments/guarded/guarded.ts'
+import type { RunRecord } from '../../experiments/guarded/record.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { Live } from '../../mesh/live.ts'
+import type { StateStore } from '../../mesh/policy.ts'
+import { isDeeperThan } from '../../protocol/json-span.ts'
+import { MAX_DEPTH } from '../../protocol/json-check.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Incidents } from '../../registry/health/incidents.ts'
+import { registerControlMcp } from '../../routes/control-mcp.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { readExperiment } from '../guarded/file.ts'
+import { experimentSpec } from '../guarded/spec.ts'
+import { groundOf } from '../guarded/survey.ts'
+import { addressOf, createPlane, jsonRpcError, listenAt } from '../planes.ts'
+import type { createControlGuards } from '../guards.ts'
+import { limitsOf } from '../../config/limits.ts'
+import { hitToolsOf } from './targets.ts'
+
+/** Largest body of a request to the control MCP server, in bytes. */
+const MAX_BODY = 256 * 1024
+
+export interface ControlMcpGatewayParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
+  readonly state: StateStore
+  readonly controller: Controller
+  readonly incidents: Incidents
+  readonly guarded: GuardedExperiments
+  /** Runs of earlier processes, and a reader of sealed runs. */
+  readonly earlier: readonly RunRecord[]
+  readonly findRun: (id: string) => Promise<RunRecord | undefined>
+  readonly traffic: RecentTraffic
+  readonly trust: Trust
+  readonly stateDir: string
+  readonly environment: string
+  readonly guards: ReturnType<typeof createControlGuards>
+}
+
+export interface ControlMcp {
+  readonly agentRuns: AgentRuns
+  readonly signals: Signals
+  /** Hears of the end of each run. */
+  ended(run: RunRecord): void
+  /** Listens; resolves to the base URL. Rejects when the address cannot be bound. */
+  listen(): Promise<string>
+  close(): Promise<void>
+}
+
+/** Creates the control MCP server of a gateway. Rejects when its state cannot be read or written. */
+export async function openControlMcp(
+  config: Config['gateway'],
+  parts: ControlMcpGatewayParts,
+): Promise<ControlMcp> {
+  const {
+    clock,
+    log,
+    live,
+    state,
+    controller,
+    incidents,
+    guarded,
+    traffic,
+    trust,
+    stateDir,
+    environment,
+    guards,
+  } = parts
+  const settings = config.controlMcp!
+  const { id: gateway, renewed } = await openGatewayId(stateDir)
+  if (renewed !== undefined) log.warn({ gateway }, renewed)
+  const opened = await Ledger.open(stateDir, clock.wall())
+  if (opened.damage !== undefined)
+    log.warn({ damage: opened.damage }, 'the ledger of approvals is damaged: all envelopes are suspended')
+  const history = new RunHistory(parts.earlier, () => guarded.list(), parts.findRun)
+  const agentRuns = new AgentRuns(
+    {
+      clock,
+      gateway,
+      environment,
+      trust,
+      opened,
+      runs: guarded,
+      hitToolsOf: (_, spec) => hitToolsOf(spec, live.current),
+      groundOf: (spec) => groundOf(spec, { live }),
+      tenantsOf(hit) {
+        const tools = new Set(hit.map(({ server, tool }) => JSON.stringify([server, tool])))
+        return traffic.of((server, tool) => tools.has(JSON.stringify([server, tool])))?.tenants
+      },
+      isKilled: () => controller.killSwitch.on,
+      isProtected: (server) => live.current.servers.get(server)?.protected === true,
+      emit: ({ order, by, result, detail }) => log.warn({ order, by, result, detail }, 'control MCP server'),
+    },
+    parts.earlier,
+  )
+  const signals = new Signals(clock, traffic, () => live.current.servers.keys())
+  const operations: Operations = {
+    clock,
+    live,
+    state,
+    chaos: controller,
+    incidents,
+    guarded,
+    agentRuns,
+    history,
+    plans: new PlanLibrary(settings.plans, readPlan),
+    traffic,
+    signals,
+    spec: experimentSpec,
+  }
+  const address = addressOf(settings.listen)
+  const bodies = new Bodies(clock, { maxBody: MAX_BODY }, limitsOf(config).bodies, () => undefined)
+  const app = createPlane({ clock, host: address.host, log, guards }, jsonRpcError)
+  const json = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    bodies.read(payload, (error, text = '') => {
+      if (error !== null) return done(error, undefined)
+      if (isDeeperThan(MAX_DEPTH, text)) return done(new Error('the body nests too deep'), undefined)
+      void json(request, text, done)
+    })
+  })
+  const handler = registerControlMcp(app, { operations, tokens: settings.tokens, host: address.host, log })
+  return {
+    agentRuns,
+    signals,
+    ended(run) {
+      history.over(run)
+      agentRuns.ended(run)
+    },
+    listen: () => listenAt(address, app, 'gateway.controlMcp.listen'),
+    async close() {
+      signals.close()
+      await handler.close()
+      await app.close()
+      await agentRuns.close()
+    },
+  }
+}
+
+async function readPlan(path: string): Promise<ReadPlan> {
+  const file = await readExperiment(path)
+  const name = path.replace(/^.*[/\\]/, '').replace(/\.\w+$/, '')
+  if (!file.ok) return { ok: false, name, problems: file.problems }
+  const text = await readText(path)
+  const words = 'text' in text ? text.text : ''
+  return { ok: true, name: file.spec.name, title: file.spec.title, text: words, written: file.written }
+}
