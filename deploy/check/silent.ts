@@ -6,7 +6,7 @@ export const silent: readonly (readonly [pattern: RegExp, why: string])[] = [
   ],
   [/^breakwater-resilience \/ Lost sessions/, 'the server of this check has no sessions to lose'],
   [
-    /^breakwater-resilience \/ Messages that nobody took/,
+    /^breakwater-resilience \/ Lost notifications and withheld requests/,
     'the agents of this check send no notifications, and open no tasks',
   ],
   [/^IdempotencyKeysUsedUp: /, 'no agent of this check uses up its keys'],

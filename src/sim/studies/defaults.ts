@@ -112,7 +112,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'price',
-          title: 'What the defaults cost, and how soon all is well',
+          title: 'Cost of the defaults, and time to recovery',
           columns: [
             { key: 'server', label: 'the server' },
             { key: 'failedCalls', label: 'calls failed', unit: 'share' },

@@ -18,9 +18,9 @@ export const arms = board({
   rows: [
     { title: 'Experiment', panels: experiment },
     { title: 'Tasks', panels: tasks },
-    { title: 'What agents get', panels: worth },
+    { title: 'Quality for agents', panels: worth },
     { title: 'Calls', panels: calls },
-    { title: 'What it costs servers, and what policies remember', panels: cost },
+    { title: 'Cost for servers, and state of policies', panels: cost },
     { title: 'Faults', panels: faults },
   ],
 })

@@ -11,7 +11,7 @@ const share = (fate: string) =>
 const state = [
   stat({
     title: 'Armed',
-    about: 'Whether faults can strike, at any gateway.',
+    about: '`armed` if any gateway can inject faults.',
     queries: [query('max(breakwater_chaos_armed)', 'armed')],
   }).mappings(words(['disarmed', 'text'], ['armed', 'red'])),
   stat({
@@ -28,7 +28,7 @@ const state = [
   }),
   stat({
     title: 'Surfaced',
-    about: 'Faults that reached the agent as an error or a flag: it could react.',
+    about: 'Faults that reached the agent as an error or a flag: the agent could react.',
     unit: 'percentunit',
     queries: [query(share('surfaced'), 'surfaced')],
   }),
@@ -42,7 +42,7 @@ const state = [
   stat({
     title: 'Defects of the fault engine, and of its journal',
     about:
-      'Errors are bugs in Breakwater; entries are lost if the journal’s disk refuses. Calls went on unharmed.',
+      'Errors are bugs in Breakwater; entries are lost if the journal’s disk refuses. No call failed because of these defects.',
     steps: none,
     queries: [
       query('sum(increase(breakwater_chaos_engine_errors_total[$__range]))', 'errors'),
@@ -53,14 +53,14 @@ const state = [
 
 const faults = [
   stack({
-    title: 'Injected',
+    title: 'Injected faults',
     about: 'Faults that were injected into calls of agents, by name and type.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_faults_injected_total', '', ['fault', 'type'])],
   }),
   stack({
-    title: 'What became of them',
+    title: 'Fates of injected faults',
     about:
       'Masked, delayed, surfaced, escaped, or not reached (the call ended before). The sum is the number of injections.',
     unit: 'reqps',
@@ -94,21 +94,21 @@ const faults = [
     ],
   }),
   stack({
-    title: 'What the mesh did about them',
-    about: 'Retries after a hit attempt, and calls that a breaker kept from a hit server.',
+    title: 'Reactions to injected faults',
+    about: 'Retries after an attempt with a fault, and calls that a breaker kept from a server with faults.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_fault_reactions_total', '', ['fault', 'reaction'])],
   }),
   stack({
-    title: 'Injected into questions of the gateway',
+    title: 'Faults injected into the gateway’s own requests',
     about: 'Faults in lists that the gateway fetches by itself; no agent waits for such lists.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_discovery_faults_injected_total', '', ['fault', 'type'])],
   }),
   lines({
-    title: 'Kept and served again',
+    title: 'Corrupted replies served from a cache',
     about: 'Later calls with a corrupted reply from a cache, without a sign of corruption.',
     unit: 'reqps',
     width: 12,
@@ -118,21 +118,20 @@ const faults = [
 
 const effect = [
   lines({
-    title: 'What tools are worth meanwhile',
-    about: 'Effective availability of attempts: faults below the policies show up here.',
+    title: 'Effective availability of attempts',
+    about: 'Quality of servers before retries and fallbacks: injected faults lower this share.',
     unit: 'percentunit',
     queries: [query('server:breakwater_eta:ratio_rate5m', '{{server}}')],
   }),
   lines({
-    title: 'What agents get',
-    about:
-      'Effective availability of calls: the distance to the panel on the left is the effect of the policies.',
+    title: 'Effective availability of calls',
+    about: 'Quality for agents: the distance to the panel on the left is the effect of the policies.',
     unit: 'percentunit',
     queries: [query('server:breakwater_call_eta:ratio_rate5m', '{{server}}')],
   }),
   stack({
     title: 'Results of calls',
-    about: 'As agents see it.',
+    about: 'Results as agents see them, after retries and fallbacks.',
     unit: 'reqps',
     queries: [perSecond('breakwater_tool_calls_total', '', ['result'])],
   }),

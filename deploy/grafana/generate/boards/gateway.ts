@@ -58,14 +58,14 @@ const agents = [
     ],
   }),
   lines({
-    title: 'Requests and connections of clients that have too much open',
+    title: 'Requests and connections refused by quotas',
     about: 'Refused by `gateway.limits` and `gateway.sessions`, by limit. For `answers`, the calls have run.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_quota_refused_total', ME, ['limit'])],
   }),
   lines({
-    title: 'Clients that do not read',
+    title: 'Connections closed for unread data',
     about:
       'Connections closed because too much unread data waited, by the exceeded bound: `gateway.limits.stalled`, or a part of `gateway.limits.memory`.',
     unit: 'cps',
@@ -73,7 +73,7 @@ const agents = [
     queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
   }),
   lines({
-    title: 'Bodies and replies that were not read to their end',
+    title: 'Request bodies and replies cut off at a bound',
     about:
       'By the exceeded bound. Each bound is a part of `gateway.limits.memory`, or follows from `stalled` or `maxInFlight`.',
     unit: 'cps',
@@ -87,7 +87,7 @@ const agents = [
     ],
   }),
   lines({
-    title: 'What is kept of messages',
+    title: 'Memory held by messages',
     about:
       'Unread replies, events and answers for returning clients, clients’ descriptions of themselves, bodies of unanswered requests, and incomplete replies of servers.',
     unit: 'bytes',
@@ -102,7 +102,7 @@ const agents = [
     ],
   }),
   lines({
-    title: 'Bodies on their way, events dropped',
+    title: 'Incoming bodies, dropped events',
     about:
       'Many lasting bodies mean slow clients. Events beyond a tenth of `gateway.limits.memory` are dropped.',
     width: 12,

@@ -19,7 +19,7 @@ const gates = [
   }),
   lines({
     title: 'Calls that wait for a lost server',
-    about: 'Calls at the gate of a server, until the server is back or their patience is over.',
+    about: 'Calls at the gate of a server, until the server is back or the wait of the call is over.',
     queries: [query(`sum by (server) (breakwater_gate_waiting${SERVER})`, '{{server}}')],
   }),
   lines({
@@ -93,7 +93,7 @@ const retries = [
     queries: [perSecond('breakwater_session_recoveries_total', SERVER, ['server'])],
   }),
   lines({
-    title: 'Messages that nobody took',
+    title: 'Lost notifications and withheld requests',
     about:
       'Notifications of agents that a server refused, by reason. Withheld: questions of a shared server that no agent got, because an agent has an open task or a cancelled call.',
     unit: 'cps',
@@ -106,7 +106,7 @@ const retries = [
     ],
   }),
   lines({
-    title: 'Answers given again',
+    title: 'Answers repeated for idempotency keys',
     about: 'Calls with an idempotency key of an earlier or running call.',
     unit: 'reqps',
     queries: [perSecond('breakwater_idempotent_replays_total', SERVER, ['server', 'how'])],
@@ -121,7 +121,7 @@ const limits = [
     queries: [perSecond('breakwater_rejections_total', SERVER, ['reason'])],
   }),
   lines({
-    title: 'Under way',
+    title: 'Requests in flight',
     about: 'Requests in flight; compare with `bulkhead.concurrent`.',
     queries: [query(`sum by (server) (breakwater_inflight${SERVER})`, '{{server}}')],
   }),

@@ -40,7 +40,7 @@ const worth = [
 const attempts = [
   stack({
     title: 'Outcomes of attempts',
-    about: 'Whether a reply came, and if not, why.',
+    about: 'Attempts with a reply (`returned`), and attempts without a reply by cause.',
     unit: 'reqps',
     queries: [perSecond('breakwater_upstream_attempts_total', TOOL, ['outcome'])],
   }),
@@ -72,7 +72,7 @@ const attempts = [
 const calls = [
   stack({
     title: 'Results of calls',
-    about: 'As agents see it.',
+    about: 'Results as agents see them, after retries and fallbacks.',
     unit: 'reqps',
     queries: [perSecond('breakwater_tool_calls_total', TOOL, ['result'])],
   }),
@@ -94,19 +94,19 @@ const calls = [
 const guards = [
   lines({
     title: 'Gate of its server',
-    about: '1 for the state that it is in; more, where arms of an experiment have gates of their own.',
+    about: '1 for the current state of the gate; more if arms of an experiment have separate gates.',
     width: 8,
     queries: [query(`sum by (server, state) (breakwater_gate_state${SERVER})`, '{{server}} {{state}}')],
   }),
   lines({
     title: 'Breaker',
-    about: '1 for the state that it is in; more, where arms of an experiment have breakers of their own.',
+    about: '1 for the current state of the breaker; more if arms of an experiment have separate breakers.',
     width: 8,
     queries: [query(`sum by (tool, state) (breakwater_breaker_state${TOOL})`, '{{tool}} {{state}}')],
   }),
   lines({
     title: 'Rejections of the server',
-    about: 'Calls to any tool of the server that a policy answered in its place.',
+    about: 'Calls to any tool of the server that a policy answered in place of the server.',
     unit: 'reqps',
     width: 8,
     queries: [perSecond('breakwater_rejections_total', SERVER, ['reason'])],
@@ -122,7 +122,7 @@ export const tool = board({
     { name: 'tool', of: 'breakwater_tool_calls_total{server=~"$server"}' },
   ],
   rows: [
-    { title: 'What it is worth', panels: worth },
+    { title: 'Quality of the tool', panels: worth },
     { title: 'Attempts', panels: attempts },
     { title: 'Calls', panels: calls },
     { title: 'Guards', panels: guards },

@@ -7,7 +7,7 @@ export const experiment = [
   stat({
     title: 'Experiments',
     about:
-      'Whether each experiment runs, at any gateway. An ended experiment keeps its numbers until a new run.',
+      '`runs` if any gateway runs the experiment. An ended experiment keeps its numbers until a new run.',
     width: 6,
     queries: [query('max by (experiment) (breakwater_experiment_running)', '{{experiment}}')],
   })
@@ -21,7 +21,7 @@ export const experiment = [
     queries: [query(`sum by (arm) (breakwater_experiment_units${ARM})`, '{{arm}}')],
   }).height(8),
   stack({
-    title: 'What calls were assigned by',
+    title: 'Calls by kind of assignment',
     about:
       'Unit: assigned by the experiment’s unit. Fallback: assigned by session or tenant, because the call named no unit. Not drawn, excluded: not in the experiment. Dropped: too many units, so nothing is recorded.',
     unit: 'reqps',

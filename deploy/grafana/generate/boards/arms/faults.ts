@@ -9,21 +9,21 @@ const shares = `sum by (arm, fate) (rate(${FATES}${ARM}[5m])) / on (arm) group_l
 
 export const faults = [
   stack({
-    title: 'Injected',
+    title: 'Injected faults',
     about: 'Faults injected into calls of agents. Arms with more attempts meet more faults.',
     unit: 'reqps',
     queries: [perSecond('breakwater_faults_injected_total', ARM, ['arm'])],
   }),
   lines({
-    title: 'What became of them',
+    title: 'Fates of injected faults',
     about:
-      'Shares of masked, delayed, surfaced, escaped and unreached faults in each arm. Policies should mask faults; nobody noticed escaped faults.',
+      'Shares of masked, delayed, surfaced, escaped and unreached faults in each arm. Policies should mask faults. Nobody noticed escaped faults.',
     unit: 'percentunit',
     queries: [query(shares, '{{arm}} {{fate}}')],
   }),
   stack({
-    title: 'What the mesh did about them',
-    about: 'Retries after a hit attempt, and calls that a breaker kept from a hit server.',
+    title: 'Reactions to injected faults',
+    about: 'Retries after an attempt with a fault, and calls that a breaker kept from a server with faults.',
     unit: 'reqps',
     queries: [perSecond('breakwater_fault_reactions_total', ARM, ['arm', 'reaction'])],
   }),

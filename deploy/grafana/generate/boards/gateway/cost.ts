@@ -38,7 +38,7 @@ export const cost = [
     queries: [query(`breakwater_sessions${ME}`, '{{instance}}')],
   }),
   lines({
-    title: 'Under way',
+    title: 'Requests in flight',
     about: 'Requests to servers.',
     queries: [query(`sum by (instance, server) (breakwater_inflight${ME})`, '{{instance}} {{server}}')],
   }),

@@ -60,7 +60,7 @@ export const health = [
     ],
   }),
   lines({
-    title: 'Probes against what is usual',
+    title: 'Probe durations relative to the baseline',
     about:
       'Durations as a multiple of the baseline. By default two probes above 2 and at least 100 ms slower are an incident.',
     width: 8,

@@ -16,7 +16,7 @@ const all: Steps = [
 
 export const now = [
   stat({
-    title: 'Gateways that are away',
+    title: 'Unreachable gateways',
     about: 'Targets that Prometheus knows but cannot scrape.',
     steps: none,
     queries: [query('count(up{job="$job"} == 0) or vector(0)', 'away')],
@@ -44,7 +44,8 @@ export const now = [
   }),
   stat({
     title: 'Last reload',
-    about: 'Whether the reload took effect everywhere. A gateway that refused keeps its old config.',
+    about:
+      '`in force` if the last reload took effect at every gateway. A gateway that refused the reload keeps its old config.',
     queries: [query(`min(breakwater_config_reload_success${ME})`, 'ok')],
   }).mappings(words(['refused', 'red'], ['in force', 'green'])),
   stat({

@@ -12,8 +12,8 @@ export const calls = [
     queries: [perSecond(TOOLS, SERVER, ['server'])],
   }),
   stack({
-    title: 'What became of them',
-    about: 'As agents see it: after retries, fallbacks and rejections.',
+    title: 'Results of calls',
+    about: 'Results as agents see them: after retries, fallbacks and rejections.',
     unit: 'reqps',
     queries: [perSecond(TOOLS, SERVER, ['result'])],
   }),

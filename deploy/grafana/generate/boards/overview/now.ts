@@ -28,7 +28,7 @@ export const now = [
     queries: [query(overall('good', 'returned'), 'correctness')],
   }),
   stat({
-    title: 'Replies nobody could check',
+    title: 'Unchecked replies',
     about:
       'Share of replies without an output schema to check. Such replies count as correct: the higher this share, ' +
       'the less correctness proves.',

@@ -3,7 +3,7 @@ import { perSecond, query } from '../../query.ts'
 
 export const tasks = [
   lines({
-    title: 'Tasks that went well',
+    title: 'Successful tasks',
     about:
       'Success as reported to POST /admin/outcomes, and by calls: the share of tasks without a failed call. If more ' +
       'tasks succeed than have good calls, agents recover; if fewer do, tasks fail for other reasons than tools.',
@@ -14,7 +14,7 @@ export const tasks = [
     ],
   }),
   lines({
-    title: 'Tasks that failed, by what their calls did',
+    title: 'Failed tasks, with and without failed calls',
     about:
       'Share of reported tasks that failed, with a failed call and without. The second line is the ' +
       'failure rate without bad calls; the distance between the lines is the cost of failed calls.',
