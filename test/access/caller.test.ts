@@ -18,7 +18,7 @@ test('the tenant is who the header names, or else the client, and never longer t
   assert.equal(tenant({}, 'client'), '')
 })
 
-test('a client that bears the name of a tenant has no part in its share', () => {
+test('a client with the same name as a tenant has no part in the tenant’s share', () => {
   const tenancies = new Tenancies()
   const own = new SessionTenants('s')
   const of = (headers: object, now: number) => tenancies.of({ ...headers }, { name: 'acme' }, now, own)
@@ -29,7 +29,7 @@ test('a client that bears the name of a tenant has no part in its share', () => 
   }
 })
 
-test('a new name for each call is one client, and never one that is known', () => {
+test('calls with ever new names count as one client, and never as a known client', () => {
   const tenancies = new Tenancies()
   const seen = new Set<string>()
   for (let n = 0; n < 5_000; n++) seen.add(tenancies.of(named(`fresh ${n}`), client, n).countsAs)
@@ -37,7 +37,7 @@ test('a new name for each call is one client, and never one that is known', () =
   for (const countsAs of seen) assert.ok(countsAs.length > 64, 'the shared name is longer than any tenant')
 })
 
-test('a name counts for itself when seen again after a second, and keeps its tenant meanwhile', () => {
+test('a new name counts separately when seen again after a second, and keeps its tenant meanwhile', () => {
   const tenancies = new Tenancies()
   const at = (now: number) => tenancies.of(named('acme'), client, now)
   const first = at(0)
@@ -47,7 +47,7 @@ test('a name counts for itself when seen again after a second, and keeps its ten
   assert.equal(first.tenant, 'acme')
 })
 
-test('any number of new names push out nobody who has settled', () => {
+test('no number of new names pushes out a settled tenant', () => {
   const tenancies = new Tenancies()
   tenancies.of(named('acme'), client, 0)
   tenancies.of(named('acme'), client, 1_000)

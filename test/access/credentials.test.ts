@@ -32,7 +32,7 @@ for (const [title, other] of [
   ['another header that servers get', { ...own, 'x-user': 'bob' }],
   ['no such header', { authorization: 'Bearer a' }],
 ] as const)
-  test(`a session is not found by requests with ${title}, whatever they want`, async (t) => {
+  test(`requests with ${title} do not find a session, for any method`, async (t) => {
     const { begin, post, listen, leave, sessions, notified } = await setUp(t)
     const session = await begin(own)
     const headers = { ...session, ...other }
@@ -50,7 +50,7 @@ for (const [title, other] of [
     assert.equal((await leave({ ...session, ...own })).status, 204)
   })
 
-test('a session that was opened without credentials is not found by requests with some', async (t) => {
+test('requests with credentials do not find a session opened without credentials', async (t) => {
   const { begin, post } = await setUp(t)
   const session = await begin({})
   assert.equal((await post(request(2), { ...session, ...own })).status, 404)
@@ -64,7 +64,7 @@ test('a session keeps no token', async (t) => {
   assert.doesNotMatch(JSON.stringify([session.headers, session.principal]), /Bearer a/)
 })
 
-test('a header that servers get since a reload is that of the handshake as well', async (t) => {
+test('a header forwarded since a reload has to equal the header of the handshake', async (t) => {
   const { begin, post, live, clock } = await setUp(t)
   const session = await begin({ ...own, 'x-team': 'blue' })
   live.swap(generationOf(new Map([['s', serverThatGets('x-user', 'x-team')]]), clock))
@@ -72,7 +72,7 @@ test('a header that servers get since a reload is that of the handshake as well'
   assert.equal((await post(request(3), { ...session, ...own, 'x-team': 'blue' })).status, 200)
 })
 
-test('headers that tell of one request differ within a session', async (t) => {
+test('tracing headers may differ between the requests of a session', async (t) => {
   const { begin, post, servers } = await setUp(t)
   servers.set('s', serverThatGets('x-user', 'baggage', 'traceparent', 'tracestate'))
   const traced = (n: number) => ({ baggage: `n=${n}`, traceparent: `00-${n}`, tracestate: `v=${n}` })

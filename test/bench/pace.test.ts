@@ -5,7 +5,7 @@ import { paceFor, shares, thorough } from '../../bench/full/plan.ts'
 import { cells } from '../../bench/full/cells.ts'
 import { nextTurn } from '../../src/mesh/clock.ts'
 
-test('arrivals come as often as was asked for, rising, within the window, the same of the same seed', () => {
+test('arrivals have the requested rate, come in rising order within the window, and repeat for the same seed', () => {
   const due = arrivals(1_000, 10_000, 7)
   assert.ok(Math.abs(due.length - 10_000) < 400, String(due.length))
   assert.ok(due.every((at, index) => at >= (due[index - 1] ?? 0) && at < 10_000))
@@ -48,7 +48,7 @@ test('a call that waits for a free caller is timed from its due time', async () 
   assert.deepEqual(await turns.latencies, Float64Array.of(100, 100, 100))
 })
 
-test('calls arrive whether or not earlier ones are over, and callers take turns', async () => {
+test('calls arrive before earlier calls have ended, and callers take turns', async () => {
   const { turns, made } = stage([0, 0, 0, 0], 3)
   assert.equal(turns.arrived(2), true)
   assert.deepEqual(
@@ -64,7 +64,7 @@ test('calls arrive whether or not earlier ones are over, and callers take turns'
   )
 })
 
-test('a rate that is not held is given up, and what is under way ends first', async () => {
+test('a rate that cannot be held is given up, after the running calls have ended', async () => {
   const { turns, made } = stage([0, 1, 2], 1)
   turns.arrived(2)
   turns.giveUp()
@@ -74,14 +74,14 @@ test('a rate that is not held is given up, and what is under way ends first', as
   assert.equal(await turns.latencies, undefined)
 })
 
-test('the first call that fails fails the window', async () => {
+test('the first failed call fails the window', async () => {
   const { turns, made } = stage([0], 1)
   turns.arrived(1)
   made[0]?.fail(new Error('not the text that was sent'))
   await assert.rejects(turns.latencies, /not the text/)
 })
 
-test('the pace is a share of what the slowest row of ours does, and who does hardly more does not hold it', () => {
+test('the pace is a share of the rate of our slowest row, and a hardly faster row does not hold the pace', () => {
   const { perSecond, holds } = paceFor([3_000, 2_014, 5_000])
   assert.equal(perSecond, 600)
   assert.deepEqual([700, 720].map(holds), [false, true])

@@ -85,7 +85,7 @@ test('every part names machine and command of its measurement, in the format of 
   assert.match(texts['left-out']!, /- a peer \(sse\): Error: not there$/m)
 })
 
-test('parts go into their places of a page, again and again; what was not measured stays', () => {
+test('measured parts replace their places on a page each time; other parts stay', () => {
   const page = 'a\n\n<!-- bench:full base begins -->\nold\n<!-- bench:full base ends -->\n\nb\n'
   const once = filled(page, { base: 'new', loads: 'nowhere' })
   assert.equal(once, 'a\n\n<!-- bench:full base begins -->\n\nnew\n\n<!-- bench:full base ends -->\n\nb\n')
@@ -93,7 +93,7 @@ test('parts go into their places of a page, again and again; what was not measur
   assert.equal(filled(once, {}), once)
 })
 
-test('a picture has a dot for each row with a ratio, names machine and command, and knows both grounds', () => {
+test('a picture has a dot for each row with a ratio, names machine and command, and suits light and dark grounds', () => {
   const all = charts(results)
   assert.deepEqual(Object.keys(all), ['ways', 'cells'])
   const svg = drawn(all.ways!)

@@ -37,7 +37,7 @@ test('every policy has a row with this policy alone, under valid settings', () =
   }
 })
 
-test('gateways of others stand before the kind of server that they can have', () => {
+test('other gateways run in front of the kinds of servers that they support', () => {
   const others = { nginx: 'nginx/1.0', peers }
   const names = (cell: string) => waysOf(cellNamed(cell), others, stdio).map(({ name }) => name)
   assert.ok(names('base').includes('nginx'))
@@ -50,11 +50,11 @@ test('gateways of others stand before the kind of server that they can have', ()
   assert.equal(waysOf(cellNamed('base'), { nginx: undefined, peers: [] }, stdio)[0]?.name, 'direct')
 })
 
-test('gateways of others have one version each', () => {
+test('each other gateway has one version', () => {
   for (const { version } of peers) assert.match(version, /^\d+\.\d+\.\d+$/)
 })
 
-test('many sessions get slots, unless there is no bulkhead; a server over stdio takes the place of the other', () => {
+test('many sessions get more slots, unless there is no bulkhead; a stdio server replaces the HTTP server', () => {
   const named = (name: string) => subjects.find((subject) => subject.name === name)!
   const configOf = (name: string, cell: string) => {
     const { middle } = inCell(named(name), cellNamed(cell), stdio)
@@ -86,7 +86,7 @@ test('sockets of a process that listen elsewhere than at loopback are found', ()
   assert.deepEqual(foreignIn(table, new Set(['1', '2'])), ['00000000:1F90'])
 })
 
-test('options name cells in the order of the matrix; a quick look has some of them', () => {
+test('options select cells in the order of the matrix; a quick run has some of the cells', () => {
   assert.deepEqual(
     readOptions(['--cell', 'sse', '--cell', 'base']).cells.map(({ name }) => name),
     ['base', 'sse'],

@@ -53,7 +53,7 @@ test('a missing option has its default, false for a flag, and an empty list for 
   })
 })
 
-test('options are read by their kind, before and behind what else is given', () => {
+test('options are read by their kind, before and after other arguments', () => {
   const all = [
     '--file',
     'a',
@@ -80,12 +80,12 @@ test('options are read by their kind, before and behind what else is given', () 
   })
 })
 
-test('all that stands behind -- is no option', () => {
+test('arguments after -- are no options', () => {
   const found = readArguments(['--strict', '--', 'program', '--file', '-h'], { options })
   assert.deepEqual(!found.help && found.positionals, ['program', '--file', '-h'])
 })
 
-test('help is asked for with everything else that is understood, and checks none of it', () => {
+test('help works beside all other known arguments, and checks none of them', () => {
   for (const args of [['--help'], ['-h'], ['too', 'many', '--port', 'none', '-h']])
     assert.deepEqual(read(...args), { help: true })
   assert.throws(() => read('--help', '--nothing'), Misuse)

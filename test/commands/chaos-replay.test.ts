@@ -48,7 +48,7 @@ async function recorded(context: TestContext) {
   return { journal, folder, replay }
 }
 
-test('the same plan decides the same again, faults of the runtime API among them', async (context) => {
+test('the same plan gives the same decisions again, including faults of the runtime API', async (context) => {
   const { replay } = await recorded(context)
   const { code, stdout, stderr } = await replay(plan)
   assert.deepEqual([code, stderr], [0, ''])

@@ -23,7 +23,7 @@ test('each type of a plan can be injected from the command line, at every call u
   }
 })
 
-test('the usage names the types of the other format, and no type of a plan that there is not', () => {
+test('the usage names the types of the other format, and only existing types of plans', () => {
   const words = new Set(usageOf({}, {}).match(/[a-z0-9]+([-._][a-z0-9]+)*/g))
   for (const type of chaosMonkeyTypes) assert.ok(words.has(type), type)
   const families = new Set(Object.keys(faults).map((type) => type.split('.')[0]!))

@@ -171,7 +171,7 @@ test('the status counts calls left out at the limit of concurrent calls', async 
   await held
 })
 
-test('the status shows the hits on questions of the gateway once there are any', async (context) => {
+test('the status shows hits on the gateway’s own requests once there are any', async (context) => {
   const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
   controller.arm('me', 'a test')
   assert.doesNotMatch((await command('status')).stdout, /DISCOVERY/)
@@ -182,7 +182,7 @@ test('the status shows the hits on questions of the gateway once there are any',
   assert.match(stdout, /^a .* 0 +0 +2 +0 /m)
 })
 
-test('the status shows what was chosen and came too late to do anything', async (context) => {
+test('the status shows faults chosen too late to have an effect', async (context) => {
   const slow = { name: 'slow', type: 'conn.latency', rate: 1, ttl: '15m' }
   const faults = [failing('first'), { ...slow, distribution: { kind: 'fixed', delay: '1m' } }]
   const { command, send, controller } = await listening(context, { config: { faults } })

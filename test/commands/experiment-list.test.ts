@@ -34,7 +34,7 @@ async function told(t: TestContext, state: 'running' | 'ended', more: object = {
   return said.join('\n')
 }
 
-test('a comparison that goes on is not decided yet; one that has ended has its verdict', async (t) => {
+test('a running comparison is undecided; an ended comparison has its verdict', async (t) => {
   const running = await told(t, 'running')
   assert.match(running, /^one +running .* tcsr +not decided yet$/m)
   assert.match(running, /^control: policy set default, 1 unit$/m)

@@ -35,7 +35,7 @@ test('a run with a good end is reported', async (t) => {
   assert.deepEqual([code, said[0]], [0, 'drill: completed; it held'])
 })
 
-test('a run that is steady again says so from both ends, as its report does', async (t) => {
+test('the report of a recovered run gives the time since the first effect, and since the end of the faults', async (t) => {
   const recovery = { recoveredAfterMs: 12_000, steadyAfterMs: 19, waitedMs: 19, limitMs: 60_000, layers: {} }
   const { said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', recovery })
   assert.ok(
@@ -54,7 +54,7 @@ test('runs cannot be verified without their folder, which is an error', async (t
   assert.match(wrong.join('\n'), /^breakwater: \S+experiments does not exist: /)
 })
 
-test("somebody else's run of the same name is not taken for the own one", async (t) => {
+test('another person’s run of the same name is not taken for the own run', async (t) => {
   const { code, said, wrong } = await run(t, { id: 'theirs', state: 'completed', phase: 'over' })
   assert.deepEqual([code, said], [1, []])
   assert.match(wrong.at(-1) ?? '', /^breakwater: run mine of drill was followed by run theirs/)

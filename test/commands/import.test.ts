@@ -154,7 +154,7 @@ test('two servers with other values under one name get variables of their own', 
   )
 })
 
-test('the words of clients become our own, and paths hold wherever the config goes', async (t) => {
+test('keys of clients become keys of Breakwater, and paths hold wherever the config goes', async (t) => {
   const { servers, said, path } = await run(
     t,
     inFile({
@@ -220,7 +220,7 @@ for (const name of files) {
   })
 }
 
-test('several files become one config; what is called the same and differs is an error that names both', async (t) => {
+test('several files become one config; different servers under one name are an error that names both', async (t) => {
   const two = {
     'a.json': '{ "mcpServers": { "x y": { "command": "one" }, "same": { "command": "s" } } }',
     'b.json':
@@ -420,7 +420,7 @@ test('an entry of a registry cannot ask for a variable of this machine, anywhere
   }
 })
 
-test('a server of a registry is not given the variable that stands for the secret of another', async (t) => {
+test('a registry server does not get the variable for the secret of another server', async (t) => {
   const files = {
     ...inFile({ shop: { command: 'x', env: { API_KEY: 's3cret' } } }),
     'server.json': JSON.stringify({
@@ -441,7 +441,7 @@ test('a server of a registry is not given the variable that stands for the secre
   }
 })
 
-test('a key that all objects have is a key like others', async (t) => {
+test('a key that all objects inherit is a key like others', async (t) => {
   const { servers } = await run(t, inFile({ a: { command: 'x', constructor: 1, toString: 2 } }), '@a.json')
   assert.deepEqual(Object.keys(servers.a ?? {}), ['command', 'constructor', 'toString'])
 })

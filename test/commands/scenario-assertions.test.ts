@@ -229,12 +229,12 @@ test('counts that could not be read decide nothing', () => {
   for (const { name, judge } of read(written)) assert.equal(judge(blind).verdict, 'undecided', name)
 })
 
-test('where there is no other server, nothing is said of others', () => {
+test('without another server, an assertion about other servers is skipped', () => {
   const [only] = read({ others: { succeed: { atLeast: 0.99 } } })
   assert.equal(only?.judge(evidence({ calls: calls(100, 0, good) })).verdict, 'skipped')
 })
 
-test('where there are other servers and none was called, nobody knows how they are', () => {
+test('without calls to the other servers, an assertion about other servers is undecided', () => {
   const [only] = read({ others: { succeed: { atLeast: 0.99 } } })
   const seen = evidence({ calls: calls(100, 0, good), others: ['other'] })
   assert.deepEqual(only?.judge(seen), {
@@ -270,7 +270,7 @@ test('calls still held when a fault is cleared leave a share undecided if they c
   }
 })
 
-test('calls that have taken no longer than good ones did leave nothing open', () => {
+test('unfinished calls no older than good calls leave nothing undecided', () => {
   const [share] = read({ calls: { succeed: { atLeast: 0.9 } } })
   const slow = calls(20, 0, { ...good, tookMs: 4_000 })
   const seen = evidence({ calls: [...slow, ...calls(20, 7_000, {})] })

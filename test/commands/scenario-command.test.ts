@@ -52,7 +52,7 @@ test('an unexpected error prints one line, and does not look like a failed asser
   assert.match(said, /^breakwater scenario: unexpected: no room\\nat all$/m)
 })
 
-test('a control port that does not answer has four seconds from when somebody is in a hurry', async (t) => {
+test('an unresponsive control port has four seconds, from a stop before or during the request', async (t) => {
   const base = await controlPort(t, {})
   const early = new Cancellation()
   early.abort('stop')
@@ -65,7 +65,7 @@ test('a control port that does not answer has four seconds from when somebody is
     assert.deepEqual(answer, { ok: false, message: `${base} did not answer within 4s` })
 })
 
-test('a control port that has not answered somebody in a hurry has half a second from then on', async (t) => {
+test('an unresponsive control port has half a second after a late stop', async (t) => {
   const base = await controlPort(t, {})
   const hurry = new Cancellation()
   hurry.abort('stop')

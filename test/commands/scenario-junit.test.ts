@@ -145,7 +145,7 @@ test('where no report can be written is known before a run', async (t) => {
   assert.match((await unwritable(join(folder, 'none', 'report.xml'))) ?? '', /ENOENT/)
 })
 
-test('the exit code is 0 when all holds, 1 when an assertion fails, and 2 when nobody knows', () => {
+test('the exit code is 0 if all assertions hold, 1 if an assertion fails, and 2 if the result is undecided', () => {
   const passed = result()
   const failed = result({ checks: [pass, fail, undecided] })
   const open = result({ checks: [pass, undecided] })

@@ -150,7 +150,7 @@ test('a pipe is no scenario, and is not waited for', async (t) => {
   assert.deepEqual(await readScenario(pipe), { ok: false, problems })
 })
 
-test('a scenario that asserts nothing is none', async (t) => {
+test('a scenario without assertions is refused', async (t) => {
   assert.match((await problemsOf(t)).join(), /assert {2}missing; expected a map$/)
   assert.match((await problemsOf(t, 'assert: {}')).join(), /asserts nothing/)
 })
@@ -174,7 +174,7 @@ const phased: Scenario = {
   },
 }
 
-test('in another time its phases are as much shorter, and its bounds are the same', () => {
+test('with another duration the phases of a scenario scale, and its bounds stay', () => {
   const short = lasting(phased, 10_000)
   assert.deepEqual(
     short.faults.map(({ when }) => when),
@@ -203,7 +203,7 @@ test('the time after which a credential expires is a phase as well', () => {
   ])
 })
 
-test('where a fault has no phases, those of its assertions stay', () => {
+test('if no fault has phases, the phases of the assertions stay', () => {
   // Its `after` counts from the start of each process.
   const constant = { ...phased, faults: [{ name: 'one', type: 'proc.crash_loop', after: '5s' }] }
   assert.deepEqual(lasting(constant, 40_000), { ...constant, duration: 40_000 })

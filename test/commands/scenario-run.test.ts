@@ -56,7 +56,7 @@ async function pass(clock: ManualClock, seconds: number): Promise<void> {
   }
 }
 
-test('a run all of whose hits are held still at its end proves nothing', async () => {
+test('a run with all its hits still held at its end proves nothing', async () => {
   const gateway = new FakeGateway()
   gateway.counts = { ...counts, hits: 3, concurrent: 3, masked: 0, surfaced: 0, escaped: 0 }
   const { clock, run } = start(gateway)
@@ -98,7 +98,7 @@ test('fates known only after the calls are judged, and open fates are reported',
   assert.deepEqual(await judgedWith({ masked: 4, surfaced: 1 }), ['fail 8', 'fail 2'])
 })
 
-test('a run all of whose faults came too late says so', async () => {
+test('a run with only late faults says so', async () => {
   const gateway = new FakeGateway()
   gateway.counts = { ...counts, ...newFaultCounts(), decided: 4, injected: 3, notReached: 3 }
   const { clock, run } = start(gateway)
@@ -108,7 +108,7 @@ test('a run all of whose faults came too late says so', async () => {
   ])
 })
 
-test('a run that fails is invalid where its faults changed nothing, and failed where they did', async () => {
+test('a failing run is invalid if its faults changed nothing, and failed if they changed something', async () => {
   const claims = { fates: { surfaced: { atLeast: 1 } } }
   const judgedWith = async (more: object) => {
     const gateway = new FakeGateway()
@@ -213,7 +213,7 @@ test('a run whose faults found nothing to do says so', async () => {
   assert.match((await run).flaws.join(), /the fault had nothing to change in 14 of 14 matching calls/)
 })
 
-test('a run that hit nothing but what the gateway asks by itself is invalid', async () => {
+test('a run that hit only the gateway’s own requests is invalid', async () => {
   const gateway = new FakeGateway()
   gateway.counts = { ...counts, ...newFaultCounts(), discovery: { ...newFaultCounts(), hits: 5 } }
   const { clock, run } = start(gateway)
@@ -232,7 +232,7 @@ test('a run in which the engine failed is invalid', async () => {
   assert.deepEqual((await run).flaws, ['the engine failed 2 times'])
 })
 
-test('a fault that somebody else ended ends the run, which is invalid', async () => {
+test('a fault ended by somebody else ends the run, which is invalid', async () => {
   const gateway = new FakeGateway()
   gateway.onLook = (look) => {
     if (look === 4) gateway.end('fault-2')
@@ -273,7 +273,7 @@ test('after a stop, clearing is tried once, and a gateway that does not answer i
   assert.equal(said.filter((line) => line.includes('it ends by itself')).length, 2)
 })
 
-test('when the gateway cannot be asked any more, its faults are cleared all the same', async () => {
+test('if the gateway no longer answers other requests, its faults are still cleared', async () => {
   const gateway = new FakeGateway()
   gateway.onLook = (look) => {
     if (look === 4) throw new ControlError('gone')
@@ -314,7 +314,7 @@ test('a run that is longer than faults may last does not begin', async () => {
   assert.deepEqual(gateway.injected, [])
 })
 
-test('clearing is tried again, and what stays is named', async () => {
+test('clearing is tried again, and remaining faults are named', async () => {
   const gateway = new FakeGateway()
   const { clear } = gateway
   let tries = 0
@@ -329,7 +329,7 @@ test('clearing is tried again, and what stays is named', async () => {
   assert.match(said.join('\n'), /cannot clear two \(fault-2\).*busy/)
 })
 
-test('with leave to write, every fault may hit tools that write', async () => {
+test('with permission to write, every fault may hit tools that write', async () => {
   const gateway = new FakeGateway()
   const { stop, run } = start(gateway, { allowWrites: true })
   await Promise.resolve()
@@ -356,7 +356,7 @@ const idle: OwnTraffic = {
   listed: () => Promise.resolve([]),
 }
 
-test('where calls fail already nothing is injected', async () => {
+test('if calls fail already, nothing is injected', async () => {
   const gateway = new FakeGateway()
   const traffic = { ...idle, settle: () => Promise.reject(new ControlError('calls fail already')) }
   await assert.rejects(start(gateway, { traffic }).run, /calls fail already/)
@@ -417,7 +417,7 @@ test('a run begins with breakers as new, unless it only observes', async () => {
   }
 })
 
-test('a breaker that was open before is no doing of the faults', async () => {
+test('a breaker that was open before the run is not blamed on the faults', async () => {
   const gateway = new FakeGateway()
   gateway.open = ['search-1/write']
   const { clock, run } = start(gateway)

@@ -7,7 +7,7 @@ import { answer, fault, rig } from '../chaos/rig.ts'
 import { injector } from '../../src/chaos/firing/engine.ts'
 import { toolCall } from '../support/caller.ts'
 
-test('a call has failed that brought no reply, an error, or a reply that is known to be wrong', async () => {
+test('a call without a reply, with an error, or with a reply known to be wrong has failed', async () => {
   const metrics = createMetrics()
   const counted = (...ends: readonly (readonly [result: string, verdict: string])[]) => {
     for (const [result, verdict] of ends)
@@ -43,7 +43,7 @@ test('breakers of arms that are open are shown with their sets, also those that 
   ])
 })
 
-test('the hits of faults on questions of the gateway have a column once there are any', async () => {
+test('the hits on the gateway’s own requests have a column once there are any', async () => {
   const { controller, arm, clock } = rig()
   arm([fault('a', 'test.fail')])
   const shown = () => {

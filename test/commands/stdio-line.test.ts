@@ -31,7 +31,7 @@ test('a message of the modern era gets the headers that repeat it; others get no
   assert.equal(modernHeaders(undefined), undefined)
 })
 
-test('there is room until a mebibyte waits, and the end waits for who reads', async () => {
+test('the writer has room for a mebibyte, and the end waits for the reader', async () => {
   const clock = new ManualClock()
   const stream = new PassThrough({ highWaterMark: 8 })
   const { write, room, read } = lineWriter(stream)
@@ -56,7 +56,7 @@ test('there is room until a mebibyte waits, and the end waits for who reads', as
   await givenUp
 })
 
-test('a slow reader makes the writer wait, and one that has gone does not', async () => {
+test('a slow reader makes the writer wait, and a closed reader does not', async () => {
   const stream = new PassThrough({ highWaterMark: 8 })
   const { write, gone } = lineWriter(stream)
   assert.equal(write('short'), undefined)

@@ -39,7 +39,7 @@ test('a plan is a list, a plan with a seed, a block, or a file with a block, and
   assert.deepEqual((await usable('')).faults, [])
 })
 
-test('strict is what the plan says, or the command', async () => {
+test('the plan or the command sets strict', async () => {
   assert.equal((await usable(`{ strict: true, faults: [] }`)).strict, true)
   assert.equal((await usable(`{ strict: false, faults: [] }`, { strict: true })).strict, true)
 })

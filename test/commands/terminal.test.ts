@@ -46,7 +46,7 @@ test('the status line is no wider than the screen, and holds no control sequence
   assert.equal(written[0], `${CLEAR}\\u001b[2J${'x'.repeat(34)}…`)
 })
 
-test('without a terminal there is no such line, no page and no colour, and words of others do nothing', () => {
+test('without a terminal there is no status line, no page and no colour, and foreign control characters have no effect', () => {
   const { written, out } = screen(false)
   assert.equal(out.status, undefined)
   assert.equal(out.page, undefined)
@@ -78,7 +78,7 @@ test('without a terminal progress is printed in plain lines, every ten seconds',
   assert.equal(clock.pending, 0)
 })
 
-test('colours take no room in a table, and cells of others get none of their own', () => {
+test('colours take no room in a table, and text from others sets no colours', () => {
   const rows = [
     ['memory', { text: 'up', tone: 'good' }, 9],
     ['a\u001b[31m', { text: 'down', tone: 'bad' }, 10],

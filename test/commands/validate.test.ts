@@ -76,7 +76,7 @@ test('with a running gateway, matches of missing tools are reported, with their 
   assert.match(idle[1]!, /^FILE:11:\d+ +chaos\.faults\[0\]\.match\.tool.*"reed" matches no tool of files/)
 })
 
-test('which tools are offered is for the file to say, and checks and fallbacks name any tool of their server', async (t) => {
+test('the file decides which tools are offered, and checks and fallbacks name any tool of their server', async (t) => {
   const control = await controlPort(t, { files: ['read'], mail: ['send'] }, ['old', 'kept'])
   const { said } = await validating(t, control, [
     'mcpServers:',
@@ -120,7 +120,7 @@ test('every place that names a tool is held against the tools that servers have'
   )
 })
 
-test('tools of another entry than the one that runs are not judged', async (t) => {
+test('tools of an entry that differs from the running entry are not judged', async (t) => {
   const control = await controlPort(t, { files: ['read'] })
   const { code, said } = await validating(t, control, [
     'mcpServers: { files: { command: newer, health: { tool: { name: stat } } } }',

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from './files.ts'
 
-test('relative paths are those of the folder of the config, absolute ones stay', async (t) => {
+test('relative paths begin at the folder of the config, and absolute paths stay', async (t) => {
   const text = `
     gateway: { stateDir: state }
     mcpServers: { a: { url: 'https://a/', tls: { ca: certificates/ca.pem, cert: /own/cert.pem, key: ../key.pem } } }

@@ -51,7 +51,7 @@ test('keys that are fixed at boot are named when they change', () => {
   assert.deepEqual(changes({ gateway: { stateDir: '/s' } }, {}), ['gateway.stateDir'])
 })
 
-test('keys that follow a reload are not', () => {
+test('keys that follow a reload are not named', () => {
   assert.deepEqual(changes({}, live), [])
 })
 

@@ -7,7 +7,7 @@ import { errorsOf, loadGood } from './files.ts'
 const loadServers = (t: Parameters<typeof loadGood>[0], servers: object, rest: object = {}) =>
   loadGood(t, { 'mcp.json': JSON.stringify({ ...rest, mcpServers: servers }) })
 
-test('names that do not do are replaced, and what was written is kept', async (t) => {
+test('unsuitable names are replaced, and the original names are kept', async (t) => {
   const written = [
     'microsoft/playwright-mcp',
     'io.github.x/y',
@@ -32,14 +32,14 @@ test('names that do not do are replaced, and what was written is kept', async (t
   )
 })
 
-test('a name keeps clear of the separator', async (t) => {
+test('a replaced name does not contain the separator', async (t) => {
   const { config } = await loadServers(t, { 'a b__c': { command: 'x' } }, { gateway: { separator: '__' } })
   assert.deepEqual(Object.keys(config.mcpServers), ['a-b-c'])
   const dashed = await loadServers(t, { 'a b': { command: 'x' } }, { gateway: { separator: '-' } })
   assert.deepEqual(Object.keys(dashed.config.mcpServers), ['a_b'])
 })
 
-test('two names that come to the same are an error that names both', async (t) => {
+test('two names with the same replacement are an error that names both', async (t) => {
   assert.deepEqual(
     await errorsOf(t, 'mcpServers:\n  a/b: { command: x }\n  a b: { command: x }\n  日本: { command: x }'),
     [
@@ -57,7 +57,7 @@ test('findings about a renamed server use its original name', async (t) => {
   assert.match(warnings[1] ?? '', /main\.yaml:2:31 {2}servers\["a b"\]\.tools\.include {2}warning: is empty/)
 })
 
-test('another name of a server begins no connection anew', async (t) => {
+test('a rename of a server does not restart its connection', async (t) => {
   const [plain, renamed] = Object.values(
     (await loadServers(t, { a: { url: 'http://h/mcp' }, 'b c': { url: 'http://h/mcp', timeout: '3s' } }))
       .config.mcpServers,
@@ -120,7 +120,7 @@ test('a timeout bounds the calls of its server, by an override in front of all o
   assert.equal(config.mcpServers.a?.timeouts.idle, 600_000)
 })
 
-test('names that clients have for our keys mean the same', async (t) => {
+test('clients’ other names for keys of Breakwater mean the same', async (t) => {
   const { config } = await loadServers(t, {
     a: { httpUrl: 'http://h/a', includeTools: ['x'], excludeTools: ['y'] },
     b: { serverUrl: 'http://h/b', disabledTools: ['z'], tools: { exclude: ['w'] } },

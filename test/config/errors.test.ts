@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { errorsOf, load } from './files.ts'
 
-test('a misspelt key is named, with the one that was meant', async (t) => {
+test('a misspelt key is named, with the intended key', async (t) => {
   assert.deepEqual(
     await errorsOf(
       t,
@@ -28,7 +28,7 @@ policies:
   )
 })
 
-test('a key that is like nothing is named, with all that are allowed', async (t) => {
+test('a key unlike any known key is named, with all allowed keys', async (t) => {
   assert.deepEqual(
     await errorsOf(t, 'weather: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'),
     [
@@ -265,7 +265,7 @@ test('headers that the gateway sets itself cannot be configured', async (t) => {
   )
 })
 
-test('both names of the servers at once are one too many', async (t) => {
+test('two blocks of servers under both names are an error', async (t) => {
   assert.deepEqual(await errorsOf(t, 'mcpServers: {}\nservers: {}'), [
     '2:1  servers  says the same as "mcpServers"; keep one',
   ])

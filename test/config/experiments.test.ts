@@ -19,7 +19,7 @@ test('an experiment with two arms needs no more than their sets', async (t) => {
   await taken(t, text('  - { name: a, arms: { control: default, treatment: cautious } }'))
 })
 
-test('an arm without a policy set is refused, with those that there are', async (t) => {
+test('an arm without a policy set is refused, with the names of existing sets', async (t) => {
   assert.deepEqual(await refused(t, '  - name: a\n    arms: { control: default, treatment: careful }'), [
     '5:42  experiments[0].arms.treatment  there is no policy set "careful"; there are default, cautious, bold',
   ])
@@ -31,7 +31,7 @@ test('one arm is no comparison', async (t) => {
   ])
 })
 
-test('shares have to add up, and to be those of arms that there are', async (t) => {
+test('shares have to add up, and to name existing arms', async (t) => {
   const arms = '    arms: { control: default, treatment: cautious }\n'
   assert.deepEqual(await refused(t, `  - name: a\n${arms}    split: { control: 0.5, treatment: 0.4 }`), [
     '6:5  experiments[0].split  expected shares that add up to 1, found 0.9',
@@ -42,7 +42,7 @@ test('shares have to add up, and to be those of arms that there are', async (t) 
   ])
 })
 
-test('a metric that there is not is refused, and one in milliseconds needs to know what matters', async (t) => {
+test('an unknown metric is refused, and a metric in milliseconds needs a minimum effect', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   const [unknown] = await refused(t, `  - name: a\n    ${arms}\n    metric: sucess`)
   assert.match(unknown ?? '', /^6:13 {2}experiments\[0\]\.metric .*task_success/)
@@ -77,7 +77,7 @@ test('two experiments that take the same calls are refused, unless one of them d
   assert.match(twin ?? '', /experiments\[1\]\.name {2}"a" is already the name of experiments\[0\]$/)
 })
 
-test('a server that there is not is refused, and one with too few slots to divide', async (t) => {
+test('an unknown server is refused, and a server with too few slots to divide', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(await refused(t, `  - { name: a, ${arms}, match: { server: serch } }`), [
     '4:82  experiments[0].match.server  "serch" matches no server; did you mean search?',
@@ -102,7 +102,7 @@ test('limits are divided only where they are in force', async (t) => {
   assert.match(last ?? '', /a limit of 2 calls at once cannot be divided/)
 })
 
-test('limits of each kind are refused where one call for each arm and for the rest would be more than they are', async (t) => {
+test('limits too small for one call of each arm and one other call are refused', async (t) => {
   for (const [settings, words] of [
     ['rateLimit: { rate: 1/s }', 'a limit of 1 calls after a pause cannot be divided'],
     ['rateLimit: { rate: 10/s, burst: 2 }', 'a limit of 2 calls after a pause cannot be divided'],
@@ -116,7 +116,7 @@ test('limits of each kind are refused where one call for each arm and for the re
   }
 })
 
-test('a header is named exactly where values of one are assigned', async (t) => {
+test('a header is required when units come from a header, and refused otherwise', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      assignBy: header }`), [
     '5:17  experiments[0].assignBy  needs "header": the header with the values to assign',
@@ -126,7 +126,7 @@ test('a header is named exactly where values of one are assigned', async (t) => 
   ])
 })
 
-test('a fault that aims at an arm needs an experiment that has it', async (t) => {
+test('a fault at an arm needs an experiment with this arm', async (t) => {
   const fault = (arm: string) =>
     `chaos:\n  faults:\n    - { name: f, type: rpc.error, rate: 1, ttl: 1m, match: { arm: ${arm} } }`
   const experiment = '  - { name: a, arms: { control: default, treatment: cautious } }'

@@ -6,7 +6,7 @@ import { errorsOf, loadGood } from './files.ts'
 /** A server with only `health` settings. */
 const server = (health: string) => `mcpServers:\n  a:\n    command: a\n    health: ${health}`
 
-test('probes have defaults, and false is none at all', async (t) => {
+test('probes have defaults, and false means no probes', async (t) => {
   const { config } = await loadGood(t, 'mcpServers: { a: { command: a }, b: { command: b, health: false } }')
   assert.deepEqual(config.mcpServers.a?.health, { every: 60_000, failures: 2, slow: { baseline: 2 } })
   assert.equal(config.mcpServers.b?.health, false)

@@ -54,7 +54,7 @@ test('a reference without an end, or to no variable, is a problem', () => {
   }
 })
 
-test('a question to a person is explained', () => {
+test('a reference that asks a person for input is explained', () => {
   assert.match(problems('${input:api-key}')[0] ?? '', /^\$\{input:api-key\} asks a person/)
 })
 

@@ -32,7 +32,7 @@ test('an http server has one shape, however it was written', async (t) => {
   )
 })
 
-test('defaults fill in all that was not written', async (t) => {
+test('defaults fill in all missing keys', async (t) => {
   const { config } = await loadGood(t, 'mcpServers: { a: { command: run } }')
   assert.equal(config.gateway.listen, '127.0.0.1:8080')
   assert.equal(config.gateway.environment, undefined)

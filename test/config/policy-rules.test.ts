@@ -28,7 +28,7 @@ test('an attempt that may take longer than the call is a contradiction', async (
   assert.equal((await wrongWith(t, '  sets: { slow: { attemptTimeout: { timeout: 90s } } }')).length, 1)
 })
 
-test('where an override or a set may decide, nothing is known to contradict it', async (t) => {
+test('no contradiction is reported where an override or a set may decide', async (t) => {
   const good = [
     '  defaults: { deadline: { total: 30s } }\n  overrides: [{ match: { server: a }, deadline: { total: 10m } }, { match: { server: a, tool: x }, attemptTimeout: { timeout: 2m } }]',
     '  defaults: { attemptTimeout: { timeout: 1s } }\n  overrides: [{ match: { server: a }, attemptTimeout: { timeout: 30s } }, { match: { server: a, tool: x }, hedge: { after: 5s } }]',
@@ -40,7 +40,7 @@ test('where an override or a set may decide, nothing is known to contradict it',
   for (const policies of good) assert.deepEqual(await wrongWith(t, policies), [], policies)
 })
 
-test('a deadline alone shortens the timeout that nobody asked for', async (t) => {
+test('a deadline shortens an attempt timeout that nobody configured', async (t) => {
   assert.deepEqual(await wrongWith(t, '  defaults: { deadline: { total: 5s } }'), [])
 })
 

@@ -141,7 +141,7 @@ test('names are read part by part', () => {
     assert.equal(isSecretName(name), false, name)
 })
 
-test('a key looks as no word does', () => {
+test('a key is recognised by a shape that no word has', () => {
   for (const key of [
     '0b0e5a9c-1f65-4a7e-9c0e-2a6d0a7f1b11',
     'Zm9v-YmFy_MTIz0NDU2Nzg5',

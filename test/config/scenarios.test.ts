@@ -44,7 +44,7 @@ test('the library has all promised scenarios', () => {
 })
 
 for (const name of names) {
-  test(`${name}: its faults can be part of a plan, and of servers behind HTTP hit all`, async () => {
+  test(`${name}: its faults fit into a plan, and can hit all servers behind HTTP`, async () => {
     const read = await readScenario(name, 'config/scenarios')
     assert.ok(read.ok, read.ok ? '' : read.problems.join('\n'))
     const { scenario } = read
@@ -75,7 +75,7 @@ for (const name of names) {
     assert.ok(read.scenario.duration < longest)
   })
 
-  test(`${name}: what to expect names a policy that there is`, async () => {
+  test(`${name}: its expectations name an existing policy`, async () => {
     const read = await readScenario(name, 'config/scenarios')
     assert.ok(read.ok)
     const named = (read.scenario.expect ?? []).flatMap((sentence) => /^(\w+)[:,]/.exec(sentence)?.[1] ?? [])

@@ -61,7 +61,7 @@ test('a change between the reading and the first look is noticed, once', async (
   await watch.ready
   assert.equal(changes, 1)
   // Each look begins after the end of the look before, so the third look follows a complete look.
-  await until('it was looked at', async () => {
+  await until('the watcher has looked three times', async () => {
     await clock.advance(5_000)
     return looks >= 3
   })
@@ -100,13 +100,13 @@ test('a content that comes back after another one was read is noticed', async (t
   t.after(() => watch.close())
   await watch.ready
   await writeFile(file, 'two')
-  await until('it is noticed', () => reloads.length === 1)
+  await until('the change is noticed', () => reloads.length === 1)
   // This reload waited for another reload, and reads the newest content.
   await writeFile(file, 'three')
   files = await readFiles(file)
   await writeFile(file, 'two')
   reloads[0]?.()
-  await until('it is noticed again', () => reloads.length >= 2)
+  await until('the next change is noticed', () => reloads.length >= 2)
 })
 
 test('a folder that takes the place of another one is watched', async (t) => {
@@ -126,7 +126,7 @@ test('a folder that takes the place of another one is watched', async (t) => {
   // From here on without polls: the clock never reaches the next poll.
   await clock.advance(1_000)
   await writeFile(join(path, 'conf/a.yaml'), 'three')
-  await until('it is noticed', async () => {
+  await until('the change is noticed', async () => {
     await clock.advance(1)
     return changes() >= 2
   })
@@ -228,7 +228,7 @@ test('a file that is written anew with the same content is no change', async (t)
   await writeFile(join(path, 'b.yaml'), 'one')
   await rename(join(path, 'b.yaml'), join(path, 'a.yaml'))
   // Each look begins after the end of the look before, so the third look follows a complete look.
-  await until('it was looked at', async () => {
+  await until('the watcher has looked three times', async () => {
     await clock.advance(5_000)
     return looks() >= 3
   })
@@ -252,7 +252,7 @@ test('a closed watcher is silent and leaves no timer', async (t) => {
   assert.equal(changes(), 0)
 })
 
-test('a watcher keeps the process alive by nothing', async (t) => {
+test('a watcher does not keep the process alive', async (t) => {
   const path = await folder(t, { 'a.yaml': 'one' })
   const files = await readFiles(join(path, 'a.yaml'))
   const before = process.getActiveResourcesInfo().length

@@ -14,7 +14,7 @@ export function answers(kind: string, make: MakeSubject): void {
     assert.equal(upstreamSession.ended.aborted, false)
   })
 
-  it('nobody re-writes a request or its reply', async (t) => {
+  it('a request and its reply pass without a rewrite', async (t) => {
     const { upstreamSession, caller } = await talk(t, make, 'raw')
     const params =
       '{"z":1.0,"n":12345678901234567890,"x-unknown":[null,1e2],"\\u0061":"\\u00e9","_meta":{"x":2.50}}'
@@ -54,7 +54,7 @@ export function answers(kind: string, make: MakeSubject): void {
     )
   })
 
-  it('a reply is judged', async (t) => {
+  it('a reply gets a verdict', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const verdicts = []
     for (const method of ['raw/no_such_method', 'raw/is_error', 'ping']) {

@@ -19,7 +19,7 @@ export function cancellation(kind: string, make: MakeSubject): void {
     patience.abort(tooSlow)
     assert.deepEqual(await waiting, { kind: 'failed', error: { ...tooSlow, sent: true } })
     assert.equal(call.record.sent, true)
-    await until('the server knows', async () => {
+    await until('the server knows of the cancellation', async () => {
       return (returned(await tool('cancelled')) as unknown[]).length > 0
     })
     assert.deepEqual(returned(await tool('cancelled')), [tooSlow.message])

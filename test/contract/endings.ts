@@ -7,7 +7,7 @@ import { resultOf, promising, talk, type MakeSubject } from './subject.ts'
 export function endings(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 
-  it('when the server goes away, the calls that were sent fail as such', async (t) => {
+  it('when the server goes away, sent calls fail as sent', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const waiting = ask('raw/late')
     const fatal = ask('raw/exit', { code: 3 })
@@ -17,7 +17,7 @@ export function endings(kind: string, make: MakeSubject): void {
     }
   })
 
-  it('a closed conversation takes its calls along, and no more', async (t) => {
+  it('a closed conversation ends its own calls, and no others', async (t) => {
     const { ask, upstreamSession } = await talk(t, make, 'raw')
     const waiting = ask('raw/late')
     resultOf(await ask('ping'))

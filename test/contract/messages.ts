@@ -49,7 +49,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     assert.deepEqual(returned(elicited), { action: 'decline' })
   })
 
-  it('nobody re-writes a question or its answer', async (t) => {
+  it('a question and its answer pass without a rewrite', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const channel = new TestChannel({ 'sampling/createMessage': '{"z":1.0,"n":12345678901234567890}' })
     for (const id of ['12345678901234567890', '"q\\u0031"']) {
@@ -104,7 +104,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
   it('a notification of the caller reaches the server', async (t) => {
     const { tool, upstreamSession } = await talk(t, make, 'contract')
     await upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/vendor/news","params":{}}')
-    await until('the notification is there', async () => {
+    await until('the notification has arrived', async () => {
       return (returned(await tool('notifications')) as string[]).includes('notifications/vendor/news')
     })
   })

@@ -47,7 +47,7 @@ test('variables are filled in as Grafana does, and one that nobody defined is an
   assert.throws(() => substitute('x{tool="$tol"}', { tool: 'a' }), /\$tol/)
 })
 
-test('without rates, an expression over rules is one over what counters have grown by', () => {
+test('without rates, an expression over rules becomes an expression over increases of counters', () => {
   const rules = new Map([
     ['a:breakwater_part:rate5m', 'sum by (a) (rate(part{b!~"c|d"}[5m]))'],
     ['a:breakwater_ratio:rate5m', 'a:breakwater_part:rate5m / (rate(whole[5m]) > 0)'],
@@ -59,7 +59,7 @@ test('without rates, an expression over rules is one over what counters have gro
   assert.throws(() => plainOf('a:breakwater_other:rate5m', rules, 1), /no rule a:breakwater_other:rate5m/)
 })
 
-test('the scripted run comes to what was counted by hand', () => {
+test('the scripted run gives the ratios counted by hand', () => {
   const expected = (expr: string) =>
     Object.fromEntries(measures.find((one) => one.expr === expr)?.expected ?? [])
   assert.deepEqual(expected('server_tool:breakwater_eta:ratio_rate5m'), {

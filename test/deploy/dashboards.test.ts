@@ -40,7 +40,7 @@ test('panels say what they mean, have ids of their own, and lie within the width
   }
 })
 
-test('numbers are coloured by rules of their own, not by the one that Grafana has for all', () => {
+test('numbers have their own thresholds of colours instead of Grafana’s default', () => {
   for (const { uid, panels = [] } of committedDashboards())
     for (const panel of panels) {
       if (panel.type !== 'stat') continue
@@ -52,7 +52,7 @@ test('numbers are coloured by rules of their own, not by the one that Grafana ha
     }
 })
 
-test('windows of what is shown as a rate fit the step of the graph, whatever the range', () => {
+test('windows of rates fit the step of the graph, at any range', () => {
   for (const { where, expr } of dashboardExpressions(committedDashboards()))
     for (const [, window] of expr.matchAll(/(?:changes|increase|irate|delta)\([^[]*\[([^\]]+)\]/g))
       assert.match(window ?? '', /^\$__(rate_interval|range)$/, where)
@@ -72,7 +72,7 @@ test('latency leads to traces, by one query of each panel', () => {
   ])
 })
 
-test('links between dashboards lead to ones that exist', () => {
+test('links between dashboards lead to existing dashboards', () => {
   const dashboards = committedDashboards()
   const uids = dashboards.map(({ uid }) => uid)
   const links = [...JSON.stringify(dashboards).matchAll(/"\/d\/([\w-]+)\?/g)].map(([, uid]) => uid)

@@ -69,7 +69,7 @@ test('the base image is named once, by an exact version and its digest, and is a
   }
 })
 
-test('compose builds stages that there are, and without a name the gateway, which is the last', () => {
+test('compose builds existing stages, and without a name the last stage, the gateway', () => {
   const stages = instructions.flatMap((line) => /^FROM \S+ AS (\S+)$/.exec(line)?.[1] ?? [])
   assert.equal(stages.at(-1), 'gateway')
   for (const [name, { build }] of services)
@@ -124,7 +124,7 @@ test('files copied into the image pass the filter of its build context', () => {
   assert.ok(copied.includes('config/workloads'), 'the command compare has its workload there')
 })
 
-test('the config that compose mounts is one, and its servers are services of it', async () => {
+test('the config mounted by compose is valid, and its servers are services of compose', async () => {
   const loaded = await loadConfig(`${deployFolder}config/gateway.yaml`, {
     CONTROL_TOKEN: 'a-token-of-24-characters',
   })

@@ -112,7 +112,7 @@ assert.ok(loaded.ok, loaded.ok ? '' : loaded.errors.map(formatIssue).join('\n'))
 const { gateway } = loaded.config
 const portOf = (address: string) => parseAddress(address)?.port
 
-test('the config of the manifest is one, with the variables that the container is given', () => {
+test('the config of the manifest is valid, with the variables of the container', () => {
   assert.deepEqual(loaded.warnings.map(formatIssue), [])
 })
 

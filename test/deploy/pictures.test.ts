@@ -26,7 +26,7 @@ test(`every dashboard has a picture that names all of its panels; else: ${RUN}`,
   }
 })
 
-test('every picture is small, needs nothing from elsewhere, and stands on the page of dashboards', () => {
+test('every picture is small, loads nothing, and appears on the page of dashboards', () => {
   const page = readFileSync('docs/dashboards.md', 'utf8')
   const files = readdirSync(picturesFolder)
   assert.deepEqual(files.sort(), dashboards.map(({ uid }) => `${uid}.svg`).sort(), RUN)
@@ -38,7 +38,7 @@ test('every picture is small, needs nothing from elsewhere, and stands on the pa
   }
 })
 
-test('clips of charts in one picture have names of their own', () => {
+test('clips of charts in one picture have unique ids', () => {
   for (const file of readdirSync(picturesFolder)) {
     const ids = [...readFileSync(picturesFolder + file, 'utf8').matchAll(/ id="([^"]+)"/g)].map(
       ([, id]) => id,
@@ -47,7 +47,7 @@ test('clips of charts in one picture have names of their own', () => {
   }
 })
 
-test('numbers are written in the units of panels, and a unit that is new has to be thought of', () => {
+test('numbers are written in the units of panels, and an unknown unit is an error', () => {
   const written = [
     withUnit(0.98765, 'percentunit'),
     withUnit(1, 'percentunit'),
@@ -95,7 +95,7 @@ const prometheus = {
   instant: () => Promise.resolve([{ metric: { server: 'a<b' }, value: [1_090, '0.5'] as const }]),
 }
 
-test('answers are put in their places of the run, and marks where a condition began to hold', async () => {
+test('answers are placed at their times in the run, and marks at the start of a condition', async () => {
   const overview = dashboards.find(({ uid }) => uid === 'breakwater-overview')
   assert.ok(overview)
   const { panels, marks, chosen } = await answersTo(overview, prometheus, span, {})

@@ -33,7 +33,7 @@ test('all that is needed at run time is among the packages, and nothing else', a
   }
 })
 
-test('a licence is allowed where one of its alternatives is, as a whole', () => {
+test('a licence is allowed if one of its alternatives is allowed as a whole', () => {
   for (const licence of ['MIT', '(MIT OR GPL-3.0-only)', 'MIT AND ISC', 'GPL-3.0-only OR (MIT AND ISC)'])
     assert.ok(isAllowed(licence), licence)
   for (const licence of ['GPL-3.0-only', 'MIT AND GPL-3.0-only', 'SEE LICENSE IN x', '', undefined])
@@ -59,7 +59,7 @@ test('the bill of materials matches the lockfile, without download places', asyn
   assert.doesNotMatch(JSON.stringify(bom), /"distribution"|registry\./)
 })
 
-test('advisories fail the check, and a registry that has none to give is said to be one', () => {
+test('advisories fail the check, and a registry without advisories is reported', () => {
   assert.deepEqual(readAudit('{"vulnerabilities":{}}').code, 0)
   assert.deepEqual(readAudit('{"vulnerabilities":{"a":{"severity":"high","range":"<2"}}}'), {
     code: 1,
@@ -73,7 +73,7 @@ test('advisories fail the check, and a registry that has none to give is said to
   assert.match(readAudit('{"message":"405 Method Not Allowed"}').lines.join(), /405 Method Not Allowed/)
 })
 
-test('the package is one that can be published, with its provenance, to whichever registry', async () => {
+test('the package can be published, with its provenance, to any registry', async () => {
   const { private: isPrivate, publishConfig, license } = await manifest()
   assert.equal(isPrivate, undefined)
   assert.deepEqual(publishConfig, { access: 'public', provenance: true })

@@ -54,7 +54,7 @@ const configs = blocks.filter(
     (block.language === 'json' && !isError(block)),
 )
 
-test('every experiment of the pages is one', () => {
+test('every experiment of the pages is valid', () => {
   const experiments = blocks.filter(isExperiment)
   assert.ok(experiments.length > 0)
   for (const { page, line, text } of experiments) {
@@ -63,7 +63,7 @@ test('every experiment of the pages is one', () => {
   }
 })
 
-test('there are configs on the pages, of every type of fault among them', () => {
+test('the pages have configs, including every type of fault', () => {
   assert.ok(configs.length > Object.keys(faults).length + 10, String(configs.length))
 })
 
@@ -92,7 +92,7 @@ test('every scenario of the pages is valid', async () => {
   }
 })
 
-test('errors on the pages are such as the gateway answers', () => {
+test('errors on the pages are errors that the gateway answers', () => {
   const errors = blocks.filter(isError)
   assert.ok(errors.length > 0)
   for (const { page, line, text } of errors) {
@@ -102,7 +102,7 @@ test('errors on the pages are such as the gateway answers', () => {
   }
 })
 
-test('as many kinds of faults as the pages say there are', () => {
+test('the pages state the right number of kinds of faults', () => {
   const said = pages.flatMap(({ text }) =>
     [...text.matchAll(/(\d+) kinds/g)].map(([, count]) => Number(count)),
   )

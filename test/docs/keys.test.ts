@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { readPage } from './pages.ts'
 
-test("connecting agents names every key of _meta and every header that is the gateway's own", async () => {
+test('the page about connecting agents names every key of _meta and every header of the gateway', async () => {
   const files = (await readdir('src', { recursive: true })).filter((file) => file.endsWith('.ts'))
   const texts = await Promise.all(files.map((file) => readFile(join('src', file), 'utf8')))
   const found = texts.flatMap(

@@ -74,7 +74,7 @@ test('every command on a page exists', () => {
   )
 })
 
-test('no page names an npm script that there is not', async () => {
+test('no page names a missing npm script', async () => {
   const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: object }
   const named = new Set([...all.values()].flatMap(({ text }) => scriptsIn(text)))
   assert.ok(named.size > 20, [...named].join())

@@ -42,7 +42,7 @@ test('a call goes to the server that its name says, under the name that this ser
   assert.deepEqual(result, { method: 'tools/call', params: { name: 't', arguments: { name: 'b__t' } } })
 })
 
-test('a list is the one of all servers, and a cursor of another kind is refused', async () => {
+test('a list covers all servers, and a foreign cursor is refused', async () => {
   const { ask } = await setUp({ a: new ScriptedUpstream(mirror('x')), b: new ScriptedUpstream(mirror('y')) })
   assert.deepEqual((await ask('tools/list')).result, { tools: ['a__x', 'b__y'].map(plainTool) })
   for (const cursor of ['forged', 7, null])
@@ -83,7 +83,7 @@ test('a tool that the config hides is neither listed nor called', async () => {
   )
 })
 
-test('an error of ours says which server and tool it is about', async () => {
+test('an error of the gateway names its server and tool', async () => {
   const upstream = new ScriptedUpstream((method, params, upstreamSession) =>
     method === 'tools/call'
       ? gatewayError('session_lost', 'gone', { sent: true })

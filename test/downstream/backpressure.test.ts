@@ -47,7 +47,7 @@ test('a slow client asks to wait, until it reads on', async (t) => {
   await wait
 })
 
-test('a client that goes away while it is waited for holds nobody up', async (t) => {
+test('a client that leaves while a sender waits for the client holds up no sender', async (t) => {
   const hold = await holdResponses(t)
   const { response, client } = await hold({ reads: false })
   const stream = newStream()
@@ -55,11 +55,11 @@ test('a client that goes away while it is waited for holds nobody up', async (t)
   const wait = fill(stream)
   client.close()
   await wait
-  await until('the stream knows', () => !stream.attached)
+  await until('the stream has lost its client', () => !stream.attached)
   assert.equal(stream.send('more'), undefined)
 })
 
-test('a client that was gone before its stream began holds nobody up either', async (t) => {
+test('a client that left before its stream began holds up no sender either', async (t) => {
   const hold = await holdResponses(t)
   const { response, client } = await hold()
   const closed = new Promise((resolve) => response.once('close', resolve))

@@ -24,7 +24,7 @@ function waiting() {
   return {
     requests,
     answer,
-    begun: (count: number) => until(`${count} requests are there`, () => requests.length === count),
+    begun: (count: number) => until(`${count} requests have arrived`, () => requests.length === count),
   }
 }
 
@@ -56,7 +56,9 @@ test('a session is in use until a large answer is on the wire, however long its 
   const asked = () => new Promise<Response>((resolve) => (answer = resolve))
   const { post, begin, sessions, clock } = await testEndpoint(t, asked)
   const replied = begin().then((headers) => post(request(1), headers))
-  await until('it is asked', () => [...sessions.values()].some(({ inFlight }) => inFlight.size === 1))
+  await until('the session has a call under way', () =>
+    [...sessions.values()].some(({ inFlight }) => inFlight.size === 1),
+  )
   const [session] = sessions.values()
   await clock.advance(10_000)
   // This turn comes before the turn of the answer.
@@ -98,7 +100,7 @@ test('a message without an id that is no notification is refused, and reaches no
   assert.deepEqual(notified, [])
 })
 
-test('an initialize among other messages goes no further', async (t) => {
+test('an initialize request in a batch is refused, and begins no session', async (t) => {
   const { post, begin, sessions } = await testEndpoint(t, () => assert.fail('asked'))
   const session = await begin('2025-03-26')
   const { json } = await post([request(1, 'initialize', {}), request(2, 'ping')], session)
@@ -147,7 +149,7 @@ test('a batch answers all its requests but those that were cancelled', async (t)
   assert.deepEqual((await reply).json, [{ jsonrpc: '2.0', id: 'ping', result: {} }])
 })
 
-test('a session has only so many calls under way', async (t) => {
+test('the calls under way of a session are limited', async (t) => {
   const { answer, begun } = waiting()
   const { post, begin } = await testEndpoint(t, answer, { maxInFlight: 2 })
   const session = await begin()

@@ -47,7 +47,7 @@ test('a question keeps all its bytes but the id', () => {
   )
 })
 
-test('an answer counts once, and one that nobody asked for never', async () => {
+test('an answer counts once, and an unrequested answer never', async () => {
   const { pending, answers, ask } = setUp()
   const { id } = ask('a', '1')
   const answer = read(`{"jsonrpc":"2.0","id":"${id}","result":{}}`)

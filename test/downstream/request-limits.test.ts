@@ -19,7 +19,7 @@ test('without a rate nothing is refused', () => {
   for (let n = 0; n < 10_000; n++) assert.equal(limits.refusal('s', 't'), undefined)
 })
 
-test('a session that sends faster is told when it may send again, and others are not concerned', async () => {
+test('a session above its rate is told when to send again, and other sessions are not affected', async () => {
   const { clock, limits, refused } = setUp({ perSession: slow })
   assert.deepEqual([limits.refusal('a', 't'), limits.refusal('a', 't')], [undefined, undefined])
   const error = limits.refusal('a', 't')
@@ -40,7 +40,7 @@ test('the sessions of one tenant share its rate', () => {
   assert.deepEqual(refused, ['per_tenant'])
 })
 
-test('other rates are in force at once, and the same ones change nothing', () => {
+test('new rates are in force at once, and equal rates change nothing', () => {
   const { limits } = setUp({ perSession: { ...slow, burst: 1 } })
   assert.equal(limits.refusal('a', 't'), undefined)
   limits.tune({ perSession: { ...slow, burst: 1 } })
@@ -51,7 +51,7 @@ test('other rates are in force at once, and the same ones change nothing', () =>
   for (let n = 0; n < 100; n++) assert.equal(limits.refusal('a', 't'), undefined)
 })
 
-test('in a session of the legacy era nothing is made of a request that comes too fast', async (t) => {
+test('in a legacy session no work is done for a request above the rate', async (t) => {
   let asked = 0
   const answer = () => (asked++, '{}')
   const { begin, post } = await testEndpoint(t, answer, {}, { perSession: slow })

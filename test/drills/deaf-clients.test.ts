@@ -81,11 +81,11 @@ test('clients that never read a stream of events without end cost at most 1 MB e
         const body = { ...request, params: { ...params(n), _meta } }
         deaf.push(await postDeaf(url, headersOf(body), body))
       }
-      await until('all of them are being answered', () => begun === 2 * CLIENTS)
+      await until('all clients are being answered', () => begun === 2 * CLIENTS)
     },
   )
   let last = -1
-  await until('nothing moves any more', async () => {
+  await until('memory has stopped growing', async () => {
     const now = await heldBy(gateway)
     const isStill = Math.abs(now - last) < 64 * 1024
     last = now
@@ -148,7 +148,7 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
         deaf.push(await postDeaf(url, headers, call))
         await look()
       }
-      await until('all of them were given up', look)
+      await until('all clients were given up', look)
     },
   )
   const each = ((await heldBy(gateway)) - before) / CLIENTS

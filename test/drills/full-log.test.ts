@@ -35,7 +35,7 @@ test('a gateway whose log and recording are on a full disk serves calls, and wri
     closeSync(output)
     const logged = () => readFileSync(logFile, 'utf8')
     let data: string | undefined
-    await until('it listens', () => {
+    await until('the gateway listens', () => {
       data = /"data":"(http:[^"]+)"/.exec(logged())?.[1]
       return data !== undefined
     })
@@ -51,7 +51,7 @@ test('a gateway whose log and recording are on a full disk serves calls, and wri
 
     await truncate(logFile)
     execFileSync('mount', ['-o', 'remount,size=16m', disk])
-    await until('the log goes on, and says what it lacks', async () => {
+    await until('the log continues, and reports its lost lines', async () => {
       await call()
       return logged().includes('the log could not be written')
     })

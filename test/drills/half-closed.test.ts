@@ -87,7 +87,7 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
       assert.equal(came.before, 1, 'a call that may have run is not sent again')
     },
   )
-  await until('the gateway has closed its side as well', () => sockets.size === 0)
+  await until('the gateway has closed its side of the connections', () => sockets.size === 0)
 
   // A client that half-closes counts as gone, as at most servers: its call and its connection end.
   const params = { name: 'sleep', arguments: { ms: 60_000 } }

@@ -36,7 +36,7 @@ test('a gateway without free file descriptors serves connected clients, and ever
       socket.once('close', () => refused++)
       sockets.push(socket)
     }
-    await until('it has no more to give', () => refused > 0)
+    await until('the gateway refuses connections', () => refused > 0)
     // A restart of the process fails now, because pipes need files too.
     process.kill(Number(pid), 'SIGKILL')
   }).catch(() => undefined)

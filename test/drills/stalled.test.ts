@@ -63,7 +63,7 @@ test('a stalled gateway blames no server: answers from meanwhile are delivered, 
   const stoppedAt = performance.now()
   holds = false
   for (const one of held) answer(one)
-  await until('its limits are over', () => performance.now() - stoppedAt > STALL_MS)
+  await until('the limits of the calls have passed', () => performance.now() - stoppedAt > STALL_MS)
   gateway.program.signal('SIGCONT')
 
   assert.deepEqual(

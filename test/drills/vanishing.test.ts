@@ -73,7 +73,7 @@ test("a hundred clients that vanish in mid-stream end their streams at the serve
         return EventReader.open(modern.url, { method: 'POST', body: JSON.stringify(body), headers })
       }),
     ])
-    await until('all of them have heard something', () => readers.every(({ events }) => events.length > 0))
+    await until('all readers have an event', () => readers.every(({ events }) => events.length > 0))
     for (const [index, reader] of readers.entries()) {
       const who = index < CLIENTS ? `legacy ${index}` : `modern ${index - CLIENTS}`
       assert.deepEqual(

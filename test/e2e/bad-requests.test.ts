@@ -28,7 +28,7 @@ test('a client that is still sending a body which is refused reads why, and its 
   for (let n = 0; n < 20; n++) {
     const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(length) })
     await socket.begin('x'.repeat(length / 2))
-    await until('it is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
+    await until('the body is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
     await socket.write('x'.repeat(length / 2))
     await socket.write(`GET /livez HTTP/1.1\r\nhost: ${new URL(gateway.mcp()).host}\r\n\r\n`)
     await until('the next request is answered', () => socket.text.includes('HTTP/1.1 200 '))
@@ -39,7 +39,7 @@ test('a client that is still sending a body which is refused reads why, and its 
 test('a connection whose refused body never comes to its end is closed', async () => {
   const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(4 * MIB) })
   await socket.begin('x')
-  await until('it is closed', () => socket.isClosed)
+  await until('the connection is closed', () => socket.isClosed)
   assert.match(socket.text, /^HTTP\/1\.1 413 /)
 })
 

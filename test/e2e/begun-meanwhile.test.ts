@@ -77,7 +77,7 @@ test('a run that another session has joined outlives the session that began it',
   const [first, second] = [await RawClient.open(gateway.mcp('a')), await RawClient.open(gateway.mcp('a'))]
   const params = { name: 'write', arguments: {}, _meta: { 'dev.breakwater/idempotency-key': 'one' } }
   const began = first.request('tools/call', params)
-  await until('it runs', () => held.length === 1)
+  await until('the call runs', () => held.length === 1)
   const joined = second.request('tools/call', params)
   await gateway.waitForCalls(2)
   await first.leave()
@@ -142,7 +142,7 @@ for (const taken of ['answered', 'cancelled'] as const)
     await until('the call is over', () => stream.ended)
     const answer = stream.messages().find((message) => message.id === 'call' && !('method' in message))
     if (taken === 'answered') assert.deepEqual((answer?.result as Json | undefined)?._meta, { got: accepted })
-    await until('its session is gone', async () => {
+    await until('the session of the call is gone', async () => {
       const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
       return body.sessions.length === 0
     })

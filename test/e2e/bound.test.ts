@@ -18,7 +18,7 @@ for (const { signal, what } of [
 ] as const)
   test(`a test or benchmark that ${what} leaves no process, whether it led a group or ignores SIGTERM`, async () => {
     const program = new Program([parent])
-    await until('all of its processes run', () => descendantsOf(program.pid).length === STARTED)
+    await until('all processes of the program run', () => descendantsOf(program.pid).length === STARTED)
     const started = identified(descendantsOf(program.pid))
     assert.equal(started.length, STARTED)
     program.signal(signal)

@@ -112,7 +112,7 @@ for (const id of exactIds)
 test('the gateway keeps two calls apart whose ids are the same double', async () => {
   const client = await RawClient.open(gateway.mcp())
   const held = client.post(call('raw__held', '9007199254740992'))
-  await until('the first is under way', () => release !== undefined)
+  await until('the first call is under way', () => release !== undefined)
   const other = await client.post(call('raw__odd', '9007199254740993'))
   assert.ok(other.text.includes('"result"') && idIn(other.text) === '9007199254740993', other.text)
   release?.()
@@ -127,7 +127,7 @@ test('the endpoint of one server passes unknown methods', async () => {
   assert.ok(reply.text.includes(`"result": ${odd}`))
   const note = `{"jsonrpc":"2.0","method":"notifications/x-unknown","params":${oddRequest}}`
   assert.equal((await client.post(note)).status, 202)
-  await until('the server gets it', () => server.of('notifications/x-unknown').length > 0)
+  await until('the server gets the notification', () => server.of('notifications/x-unknown').length > 0)
   assert.equal(server.of('notifications/x-unknown').at(-1)?.text, note)
 })
 

@@ -255,7 +255,7 @@ test('a server that died keeps its tools for a while, loses them, and gets them 
 
   // Nothing was listed before the client listened, so it hears of each change.
   await remote.revive()
-  await until('its tools are there', isListed, UNSEEN_MS)
+  await until('the tools of the server are listed', isListed, UNSEEN_MS)
   await areTold(1)
 
   await remote.program.kill()
@@ -268,12 +268,12 @@ test('a server that died keeps its tools for a while, loses them, and gets them 
 
   // The grace period ends only now, when the test wants it to.
   await alone.reconfigure({ servers: { mortal: { ...mortal, grace: '1ms' } } })
-  await until('its tools leave', async () => !(await isListed()))
+  await until('the tools of the server have left', async () => !(await isListed()))
   assert.deepEqual((await toolsOf(client)).partial?.missing, ['mortal'])
   await areTold(2)
 
   await remote.revive()
-  await until('its tools are back', isListed, UNSEEN_MS)
+  await until('the tools of the server are back', isListed, UNSEEN_MS)
   await areTold(3)
   assert.equal((await toolsOf(client)).partial, undefined)
 })

@@ -148,7 +148,7 @@ describe('comparisons', { concurrency: 3 }, () => {
   test('without arguments the command compares no retries with retries, ends by itself, and leaves nothing', async () => {
     const { program, left } = await started('--tasks', '40', '--format', 'json')
     let children: readonly number[] = []
-    await until('its server runs', () => (children = descendantsOf(program.pid)).length > 0)
+    await until('the server runs', () => (children = descendantsOf(program.pid)).length > 0)
     const report = await reportOf(program)
     const { both, controlOnly, treatmentOnly, neither } = report.pairs
     assert.equal(both + controlOnly + treatmentOnly + neither, 40)
@@ -163,7 +163,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.ok((fates.default?.masked ?? 0) > 0 && (fates.default?.surfaced ?? 0) === 0, JSON.stringify(fates))
     assert.ok((fates.no_retries?.masked ?? 0) === 0 && (fates.no_retries?.surfaced ?? 0) > 0)
     assert.ok(report.settings.some(({ setting }) => setting === 'retry'))
-    await until('its children are gone', () => !children.some(isAlive))
+    await until('the children are gone', () => !children.some(isAlive))
     assert.deepEqual(descendantsOf(program.pid), [])
     assert.deepEqual(await left(), ['run', 'tmp'])
 
@@ -543,7 +543,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     const silent = await listening(() => undefined)
     const aimed = args.map((arg) => (arg === gateway.data ? silent.url : arg))
     const { program } = await started(...aimed)
-    await until('it asks', () => silent.asked.length > 0)
+    await until('the comparison asks the gateway', () => silent.asked.length > 0)
     program.signal('SIGINT')
     assert.deepEqual(await program.ended, { code: 1, signal: null })
     assert.match(program.lines.join('\n'), /the command was stopped before it began/)

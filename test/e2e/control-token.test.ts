@@ -122,7 +122,7 @@ test('a configured token is in no file, and reading needs it too', async () => {
   assert.deepEqual(await readdir(dirname(gateway.file)), ['gateway.yaml'])
 })
 
-test('a token is never looked for on behalf of another machine', async () => {
+test('a token is never looked up for another machine', async () => {
   const XDG_RUNTIME_DIR = await newFolder()
   const kept = await keepToken({
     token: newControlToken(),

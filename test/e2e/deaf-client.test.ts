@@ -131,7 +131,7 @@ for (const [title, sessions] of [
       const byCause = await gateway.sums('breakwater_unread_closed_total', 'cause', '')
       return Object.values(byCause).reduce((sum, count) => sum + count, 0)
     }
-    await until('most of them were closed', async () => (await closed()) >= 30)
+    await until('most connections were closed', async () => (await closed()) >= 30)
     const during = await held(gateway)
     const [inUse, resident] = [during.inUse - before.inUse, during.resident - before.resident]
     t.diagnostic(`${Math.round(inUse / MIB)} MiB more in use, ${Math.round(resident / MIB)} MiB resident`)

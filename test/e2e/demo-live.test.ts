@@ -68,7 +68,7 @@ describe('the live demo', { concurrency: 4 }, () => {
     const counted = lines.find((line) => line.startsWith('The agents counted ')) ?? ''
     assert.equal(parseInt(/\d+/.exec(counted)?.[0] ?? '', 10), total(calls))
     assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no terminal codes')
-    await until('its children are gone', () => !children.some(isAlive))
+    await until('the children are gone', () => !children.some(isAlive))
     assert.deepEqual(descendantsOf(program.pid), [])
     assert.deepEqual(await left(), ['run', 'tmp'])
   })
@@ -94,7 +94,7 @@ describe('the live demo', { concurrency: 4 }, () => {
       assert.ok(!lines.some((line) => line.includes('after: ')))
       const [injected, parts] = sumIn(lines)
       assert.equal(total(parts), injected)
-      await until('its children are gone', () => !children.some(isAlive))
+      await until('the children are gone', () => !children.some(isAlive))
       assert.deepEqual(await left(), ['run', 'tmp'])
     })
   }

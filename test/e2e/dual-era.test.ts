@@ -80,7 +80,7 @@ for (const { title, server, prefix } of routes) {
     assert.deepEqual(logged, [])
     await client.setLoggingLevel('info')
     await call('test_tool_with_logging')
-    await until('it is logged', () => logged.length === 3)
+    await until('three messages are logged', () => logged.length === 3)
     assert.match(await call('test_reconnection'), /./)
     const uri = server === undefined ? 'breakwater://dual/test://watched-resource' : 'test://watched-resource'
     await client.subscribeResource({ uri })

@@ -46,7 +46,7 @@ test('servers come and go by the API, for as long as the process lives', async (
   const before = stream.messages(LIST_CHANGED).length
   assert.equal((await remove(gateway, 'guest')).status, 200)
   assert.equal(((await client.call('guest__echo')).error as Json).code, -32602)
-  await until('its process is gone', () => !isAlive(guestPid))
+  await until('the process of the server is gone', () => !isAlive(guestPid))
   await until('clients are told', () => stream.messages(LIST_CHANGED).length > before)
   assert.equal(await client.say('fixed__pid'), fixedPid)
 
@@ -137,7 +137,7 @@ test('requests that come in the turn in which their server is removed hear that 
     }
     if (place === sent.length) await operator.write(removal)
     gateway.program.signal('SIGCONT')
-    await until('all are answered', () =>
+    await until('all requests are answered', () =>
       [operator, ...sent.map(({ socket }) => socket)].every(({ text }) => text.endsWith('}')),
     )
     for (const { socket } of sent) {

@@ -226,12 +226,15 @@ test('an experiment that has ended keeps its series while the config has it, and
       .split('\n')
       .filter((line) => /arm="|experiment="/.test(line))
   await gateway.reconfigure(parts(server.url, [{ ...experiment, active: false }]))
-  await until('it has ended', async () => (await gateway.metric('breakwater_experiment_running')) === 0)
+  await until(
+    'the experiment has ended',
+    async () => (await gateway.metric('breakwater_experiment_running')) === 0,
+  )
   const kept = await lines()
   assert.ok(kept.some((line) => line.startsWith('breakwater_tool_calls_total')))
   assert.ok(!kept.some((line) => line.startsWith('breakwater_breaker_state')), 'no breaker state is left')
   await gateway.reconfigure(parts(server.url, []))
-  await until('its series are gone', async () => (await lines()).length === 0)
+  await until('the series of the experiment are gone', async () => (await lines()).length === 0)
 })
 
 test('without an experiment no series has an arm, whatever agents ask for', async () => {

@@ -63,7 +63,7 @@ test('a bystander is served while a child repeats one notification to 50 listene
     await agent.call('pour', pour(line('notifications/resources/updated', { uri: 'a://2' }), 20_000))
     await agent.call('pour', pour(line('notifications/resources/updated', { uri: 'a://1' }), 2_000))
   })
-  await until('all have heard of it', () =>
+  await until('all listeners have all notifications', () =>
     listeners.every((reader) => reader.messages('notifications/resources/updated').length === 2_000),
   )
   for (const reader of listeners) {
@@ -83,11 +83,11 @@ test('a bystander is served while a hundred subscriptions to a thousand resource
   const asked = async () =>
     (await gateway.sums('breakwater_requests_total', 'result', 'server="pouring"')).returned ?? 0
   const isQuiet = async () => (await gateway.metric('breakwater_inflight', 'server="pouring"')) === 0
-  await until('all was asked for', async () => (await asked()) >= 1_000 && isQuiet())
+  await until('the server has all subscriptions', async () => (await asked()) >= 1_000 && isQuiet())
   const before = await asked()
   await beside(t, gateway, async () => {
     for (const reader of listeners) reader.drop()
-    await until('all is given back', async () => (await asked()) >= before + 1_000 && isQuiet())
+    await until('all subscriptions are released', async () => (await asked()) >= before + 1_000 && isQuiet())
   })
   const given = (await asked()) - before
   assert.ok(given < 2_000, `${given} requests for 1,000 resources`)
@@ -108,7 +108,7 @@ test('a bystander is served while batches of pings are pipelined over many conne
     for (const socket of sockets) for (let n = 0; n < 60; n++) void socket.begin(pings)
     // Each connection gets pongs or a refusal, or is cut off.
     const isOver = ({ text, isClosed }: RawSocket) => isClosed || text.split('HTTP/1.1 ').length > 60
-    await until('all is over', () => sockets.every(isOver))
+    await until('all connections are over', () => sockets.every(isOver))
   })
   for (const socket of sockets) socket.close()
 })
@@ -142,7 +142,7 @@ test('a schema that would take long to compile is refused, said, and holds up no
   }
   await beside(t, gateway, async () => {
     assert.equal((await agent.call('wide', {})).kind, 'result')
-    await until('it is said', async () => (await unchecked()) !== undefined)
+    await until('the reason is reported', async () => (await unchecked()) !== undefined)
   })
   assert.equal(await unchecked(), 'the schema asks for more than 2000 checks')
   assert.equal(await gateway.metric('breakwater_schemas', 'state="refused"'), 1)

@@ -198,12 +198,12 @@ describe('gates', { concurrency: 3 }, () => {
     await gateway.waitFor('up', 'ledger')
     const agent = await Agent.open('legacy', gateway.mcp('ledger'))
     const sent = agent.call('write', { token: 'lost', ms: 60_000 })
-    await until('it has run', async () => (await server.runs()).lost === 1)
+    await until('the call has run', async () => (await server.runs()).lost === 1)
     await server.tell(0, 'down')
     const told = await sent
     assert.ok(told.kind === 'error' && told.sent === true, JSON.stringify(told))
     const refused = agent.call('write', { token: 'refused' })
-    await until('it waits', async () => (await gateOf(gateway, 'ledger'))?.waiting === 1)
+    await until('the call waits', async () => (await gateOf(gateway, 'ledger'))?.waiting === 1)
     await server.tell(0, 'up')
     assert.deepEqual(await refused, { kind: 'result' })
     assert.deepEqual(await agent.call('write', { token: 'later' }), { kind: 'result' })
@@ -219,7 +219,7 @@ describe('gates', { concurrency: 3 }, () => {
     await first.say('write')
     await gone.program.kill()
     const waiting = first.call('write')
-    await until('it waits', async () => (await gateOf(gateway, 'moved'))?.waiting === 1)
+    await until('the call waits', async () => (await gateOf(gateway, 'moved'))?.waiting === 1)
     await gateway.reconfigure(parts(here.url))
     assert.equal((await gateway.post('/admin/reload')).status, 200)
     // The second call uses none of the state kept for the lost address.
@@ -263,7 +263,7 @@ describe('gates', { concurrency: 3 }, () => {
     const agent = await Agent.open('legacy', gateway.mcp('away'))
     await server.tell(0, 'down')
     const waiting = agent.call('write', { token: 'waits' })
-    await until('it waits', async () => (await gateOf(gateway, 'away'))?.waiting === 1)
+    await until('the call waits', async () => (await gateOf(gateway, 'away'))?.waiting === 1)
     gateway.program.signal('SIGTERM')
     const told = await waiting
     assert.ok(told.kind === 'error' && told.sent === false, JSON.stringify(told))

@@ -74,7 +74,7 @@ test('config_info describes the config in force: with added servers, and with bo
   assert.equal(await shown(), first)
 })
 
-test('only a change of the block `chaos` touches what is armed', async () => {
+test('only a change of the block `chaos` affects armed faults', async () => {
   const raw = await RawServer.start(() => false, ['read', 'write'])
   const fault = (tool: string) => ({
     name: `refused-${tool}`,

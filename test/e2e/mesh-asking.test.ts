@@ -82,20 +82,20 @@ for (const [where, url, name] of [
   ['its own endpoint', () => gateway.mcp('raw'), (tool: string) => tool],
   ['the endpoint of all', () => gateway.mcp(), (tool: string) => `raw__${tool}`],
 ] as const) {
-  test(`while the agent is asked on ${where}, neither timeout nor deadline move on`, async () => {
+  test(`while the agent answers a question on ${where}, timeout and deadline stand still`, async () => {
     const talks = [{}, { 'x-breakwater-deadline-ms': '900' }].map(async (headers) =>
       converse(await RawClient.open(url(), { capabilities: elicitation }), name('ask'), headers),
     )
     for (const { result } of await Promise.all(talks)) assert.match(JSON.stringify(result), /Ada/)
   })
 
-  test(`once the agent has answered on ${where}, timeout and deadline go on`, async () => {
+  test(`once the agent has answered on ${where}, timeout and deadline continue`, async () => {
     const client = await RawClient.open(url(), { capabilities: elicitation })
     const { error } = await converse(client, name('ask_and_hang'))
     assert.match(String((error as { data: Json }).data.reason), /^(attempt_timeout|deadline_exceeded)$/)
   })
 
-  test(`a call that asks nothing ends in time on ${where}`, async () => {
+  test(`a call without questions ends in time on ${where}`, async () => {
     const client = await RawClient.open(url(), { capabilities: elicitation })
     const startedAt = performance.now()
     const { error } = await client.call(name('hung'))
@@ -103,7 +103,7 @@ for (const [where, url, name] of [
     assert.ok(performance.now() - startedAt < THINKING_MS)
   })
 
-  test(`a client of the modern era may take its time on ${where}, too`, async () => {
+  test(`a client of the modern era may take its time for an answer on ${where}, too`, async () => {
     const client = new ModernClient(url(), elicitation)
     for (const [tool, end] of [
       ['ask', /Ada/],

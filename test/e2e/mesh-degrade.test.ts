@@ -105,7 +105,7 @@ for (const [era, call] of eras) {
       )
   })
 
-  test(`${era}: the last good answer to the same arguments stands in, and says how old it is`, async () => {
+  test(`${era}: the last good answer to the same arguments replaces the failure, and says how old it is`, async () => {
     for (const result of await call('first', 'typed', { for: era })) {
       flagged(result, 'stale', /^this answer is [\d.]+m?s old, because first\/typed failed: /)
       assert.deepEqual(result.structuredContent, { n: 1 })

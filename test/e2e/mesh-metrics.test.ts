@@ -91,7 +91,7 @@ test('a write under a key is answered again from memory', async () => {
 test('a call that hangs is in flight until its timeout, and one that finds no slot is rejected', async () => {
   await server.behave({ write: { hang: true } })
   const hanging = client.call('write')
-  await until('it is under way', async () => (await value('inflight')) === 1)
+  await until('the call is under way', async () => (await value('inflight')) === 1)
   assert.equal(reason(await client.call('write')), 'bulkhead_full')
   assert.equal(reason(await hanging), 'attempt_timeout')
   assert.equal(await value('inflight'), 0)

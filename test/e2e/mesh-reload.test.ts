@@ -114,7 +114,7 @@ test('an override for an unknown tool is a warning in the log, once the tools ar
   assert.deepEqual([warning?.path, warning?.servers], ['policies.overrides[0].match.tool', ['flaky']])
 })
 
-test('validate holds a file against the servers that the gateway runs as the file has them', async () => {
+test('validate compares a file with running servers only if the gateway runs them as the file says', async () => {
   const text = JSON.stringify({
     gateway: { control: new URL(gateway.control).host },
     mcpServers: { flaky: { url: server.url }, moved: { url: `${server.url}?moved` } },

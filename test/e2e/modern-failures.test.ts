@@ -123,7 +123,10 @@ test('a stream that its client abandons leaves nothing behind', async () => {
   await until('the server is asked', () => server.of('resources/subscribe').length === 2)
   streams[0]?.drop()
   streams[1]?.drop()
-  await until('the server is asked no more', () => server.of('resources/unsubscribe').length === 1)
+  await until(
+    'the server gets the unsubscribe request',
+    () => server.of('resources/unsubscribe').length === 1,
+  )
 })
 
 test('changes of a server reach its listeners, and SIGTERM ends their streams with a result', async () => {

@@ -25,9 +25,9 @@ test("no call or notification waits for another agent's slow notifications", asy
     assert.equal((await client.post({ jsonrpc: '2.0', method: CHANGED })).status, 202)
   // More than the number of sockets for calls.
   for (let n = 0; n < 300; n++) await change(hostile)
-  await until('as many as may be on their way have come', () => server.of(CHANGED).length === OF_ONE)
+  await until('as many notifications as allowed have come', () => server.of(CHANGED).length === OF_ONE)
   await change(kind)
-  await until('that of the other agent has come', () => server.of(CHANGED).length === OF_ONE + 1)
+  await until('the notification of the other agent has come', () => server.of(CHANGED).length === OF_ONE + 1)
   // The server's own answer: it has no such method.
   for (const client of [kind, hostile]) {
     const { error } = await client.request('tools/call', { name: 'echo', arguments: {} })
@@ -50,13 +50,13 @@ test('undelivered notifications are counted by reason', async () => {
   await client.request('tools/call', { name: 'echo', arguments: {} })
   const change = () => client.post({ jsonrpc: '2.0', method: CHANGED })
   await change()
-  await until('the first is counted', async () => (await lost()).upstream_refused === 1)
+  await until('the first loss is counted', async () => (await lost()).upstream_refused === 1)
   answer = (response) => response.socket?.destroy()
   await change()
-  await until('the second is counted', async () => (await lost()).upstream_disconnected === 1)
+  await until('the second loss is counted', async () => (await lost()).upstream_disconnected === 1)
   answer = (response) => response.writeHead(202).end()
   await change()
-  await until('the third has come', () => server.of(CHANGED).length === 3)
+  await until('the third notification has come', () => server.of(CHANGED).length === 3)
   assert.deepEqual(await lost(), { upstream_refused: 1, upstream_disconnected: 1 })
 })
 
@@ -77,7 +77,7 @@ test('no call waits because its server is slow to take cancellations', async () 
   for (let id = 1_000; id < 1_010; id++) {
     const params = { name: 'slow', arguments: {} }
     const call = hostile.post({ jsonrpc: '2.0', id, method: 'tools/call', params })
-    await until('the server has it', () => server.seen.filter(isSlow).length === id - 999)
+    await until('the server has the call', () => server.seen.filter(isSlow).length === id - 999)
     await hostile.post({ jsonrpc: '2.0', method: CANCELLED, params: { requestId: id } })
     await call
   }

@@ -363,7 +363,7 @@ test('a too large reply becomes an error, or is cut off after its head', async (
     () => 'cut off',
   )
   assert.match(end, /^cut off$|^502 .*BW_REPLY_TOO_LARGE/)
-  await until('the server is let go', () => chatty.sockets.size === 0)
+  await until('the server’s connection is closed', () => chatty.sockets.size === 0)
 })
 
 test('text passes as the bytes that it is, with its type', async () => {
@@ -422,7 +422,7 @@ test('the deadline ends an exchange, begun or not', async () => {
   assert.match(String(error), /deadline of 300ms/)
   assert.equal(code, 'BW_DEADLINE_EXCEEDED')
   await assert.rejects(async () => (await ask('trickling/x')).text())
-  await until('the servers are let go', () => trickling.sockets.size === 0)
+  await until('the servers’ connections are closed', () => trickling.sockets.size === 0)
 })
 
 test('the deadline ends a wait for a connection, and says that nothing was sent', async () => {
@@ -440,7 +440,7 @@ test('a client that gives up frees its slot and the server; a client without a s
   const waiting = Array.from({ length: 4 }, () =>
     ask('slow/held', { signal: stop.signal }).catch(() => undefined),
   )
-  await until('all are under way', () => silent.requests.length >= before + 4)
+  await until('all requests are under way', () => silent.requests.length >= before + 4)
   const refused = await ask('open/x')
   assert.equal(refused.status, 503)
   assert.equal(refused.headers.get('retry-after'), '1')
@@ -448,7 +448,7 @@ test('a client that gives up frees its slot and the server; a client without a s
   stop.abort()
   await Promise.all(waiting)
   await until('there is room again', async () => (await ask('open/x')).status === 200)
-  await until('the server is let go', () => silent.sockets.size === 0)
+  await until('the server’s connection is closed', () => silent.sockets.size === 0)
 })
 
 test('redirections within the folder lead through the gateway, others are left alone', async () => {

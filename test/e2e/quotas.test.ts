@@ -94,7 +94,7 @@ test('a client that listens under many names hears which limit it met, and other
   const other = kinds[3]!.request('tools/call', { name: 'echo', arguments: { text: 'x' } })
   const { messages: said } = await kinds[3]!.post(other, bearer('other').headers)
   assert.ok('result' in (said[0] ?? {}), JSON.stringify(said))
-  await until('its stream has ended', () => listening[0]?.ended === true)
+  await until('the oldest stream has ended', () => listening[0]?.ended === true)
   for (const reader of listening) reader.drop()
 })
 
@@ -305,7 +305,7 @@ test('a session that calls in a loop is refused at the door, others are not, and
 
   await gateway.reconfigure({ servers: { box: stdioToolbox() } })
   const isLimited = async () => countOf('rate_limited', [await hot.call('echo')]) > 0
-  await until('there is no limit any more', async () => !(await isLimited()))
+  await until('the limit is gone', async () => !(await isLimited()))
   for (let n = 0; n < 50; n++) assert.equal(await isLimited(), false)
 })
 
@@ -318,7 +318,7 @@ test('a client that loops over rejections gets them later and later, and everyth
   for (let n = 0; n < 12; n++) await client.call('fail')
   assert.equal(await held(), 0)
   // Ten a second are free: on a busy machine a sequential loop may not be faster.
-  await until('some are held', async () => {
+  await until('some rejections are held', async () => {
     const responses = await Promise.all(Array.from({ length: 30 }, () => client.call('fail')))
     assert.equal(countOf('rate_limited', responses), 30)
     return (await held()) !== 0

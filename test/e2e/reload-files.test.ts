@@ -39,7 +39,7 @@ async function survives(gateway: Gateway, what: RegExp): Promise<void> {
 test('a config that is replaced as soon as the gateway listens comes into force', async () => {
   const gateway = await Gateway.start(parts)
   await gateway.reconfigure(others)
-  await until('b is there', async () => (await gateway.server('b')) !== undefined)
+  await until('server b exists', async () => (await gateway.server('b')) !== undefined)
 })
 
 test('a config that has become a pipe holds up neither calls, nor the next reload, nor the end', async () => {
@@ -91,7 +91,9 @@ test('a journal that is a pipe is refused, and the process ends when it is told 
   await pipe(file)
   await gateway.reconfigure({ ...parts, chaos: { journal: { file } } })
   assert.equal((await gateway.post('/admin/reload')).status, 200)
-  await until('its problem is told', () => JSON.stringify(gateway.log).includes('is no regular file'))
+  await until('the problem of the journal is reported', () =>
+    JSON.stringify(gateway.log).includes('is no regular file'),
+  )
   gateway.program.signal('SIGTERM')
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 })

@@ -40,7 +40,10 @@ test('a server that is added appears with its tools, and sessions are told', asy
   await telling(() =>
     gateway.reconfigure({ servers: { local: stdioToolbox(), remote: { url: remote.url } } }),
   )
-  await until('its tools are listed', async () => (await serversInList()) === 'local,remote')
+  await until(
+    'the tools of the new server are listed',
+    async () => (await serversInList()) === 'local,remote',
+  )
   assert.equal(await client.say('remote__echo', { text: 'new' }), 'new')
   assert.equal(await client.say('local__pid'), pid)
 })
@@ -55,7 +58,10 @@ test('the reading limit and the number of processes change without a restart', a
     return (error?.data as Json | undefined)?.reason === 'reply_too_large'
   })
   await gateway.reconfigure({ servers: { local: stdioToolbox(), remote: { url: remote.url } } })
-  await until('the old one is again', async () => 'result' in (await client.call('local__echo', { text })))
+  await until(
+    'the old limit is in force again',
+    async () => 'result' in (await client.call('local__echo', { text })),
+  )
   assert.equal(await client.say('local__pid'), pid)
 })
 

@@ -95,7 +95,7 @@ test('a bad replica keeps its bad record at another place in the list', async ()
   await bad.behave({ read: { failing: 1 } })
   await configure([bad.url, good.url], steady, { 'x-key': 'still bad' })
   // Calls avoid a failing replica, so enough failures for its breaker may take some time.
-  await until('its breaker has opened', async () => {
+  await until('the breaker of the replica has opened', async () => {
     await calls(20)
     return (await breakers()).some(([replica, state]) => replica === 0 && state !== 'closed')
   })
@@ -164,9 +164,9 @@ test('a call that waited under an older config replaces no breaker', async () =>
   await configured(1, '30s')
   const client = await RawClient.open(gateway.mcp('raw'))
   const slow = client.call('slow')
-  await until('the server has it', () => held.length === 1)
+  await until('the server has the call', () => held.length === 1)
   const waiting = client.call('read')
-  await until('it waits', async () => {
+  await until('the call waits', async () => {
     const { body } = await gateway.admin<{ bulkhead: Json[] }>('/admin/budgets')
     return body.bulkhead.some(({ waiting }) => waiting === 1)
   })

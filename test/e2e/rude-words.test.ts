@@ -86,13 +86,13 @@ const COLOURS = /\u001b\[(0|1|2|22|30|31|32|33|34|35|36|37|39|90)m/g
 
 for (const terminal of [false, true]) {
   const how = terminal ? 'on a terminal' : 'as JSON'
-  test(`no words of servers and agents reach a terminal as they are, or make a line of the log (${how})`, async () => {
+  test(`no text of servers and agents reaches a terminal unescaped, or forges a line of the log (${how})`, async () => {
     const isTTY = ['--import', 'data:text/javascript,process.stdout.isTTY=true']
     const options = { nodeArgs: terminal ? isTTY : [], args: ['--log-level', 'trace'] }
     const servers = await rudeServers()
     const gateway = await Gateway.start({ servers }, options)
     const said = await provoke(gateway)
-    await until('the banner is there', () =>
+    await until('the banner is printed', () =>
       gateway.program.lines.some((line) => line.includes('Breakwater is up')),
     )
     gateway.program.signal('SIGTERM')

@@ -264,7 +264,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     runner.signal('SIGKILL')
     await runner.ended
     const killedAt = performance.now()
-    await until('nothing is armed', async () => (await activeFaults(control)).length === 0)
+    await until('no fault is armed', async () => (await activeFaults(control)).length === 0)
     const tookMs = performance.now() - killedAt
     await asking
     context.diagnostic(`nothing is armed ${tookMs.toFixed(0)} ms after kill -9; the lease is ${LEASE_MS} ms`)

@@ -158,5 +158,5 @@ test('faults of a killed runner end soon after, without a cleanup', async () => 
   const armed = async () => (await gateway.admin<{ faults: unknown[] }>('/chaos/status')).body.faults.length
   assert.equal(await armed(), 1)
   await program.kill()
-  await until('its lease is over', async () => (await armed()) === 0, 8_000)
+  await until('the lease is over', async () => (await armed()) === 0, 8_000)
 })

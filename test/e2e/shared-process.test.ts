@@ -101,7 +101,7 @@ test("the log and a metric show that an open task holds back the process's quest
   const { gateway, leaver: owner, bystander } = await stage()
   await owner.request('tools/call', { name: 'begin_task', arguments: {}, task: {} })
   assert.deepEqual(await overheard(bystander, [question('q1')]), [])
-  await until('it is counted', async () => {
+  await until('the withheld question is counted', async () => {
     const count = await gateway.metric('breakwater_server_requests_withheld_total', 'server="box"')
     return count === 1
   })

@@ -99,7 +99,7 @@ test('an agent that goes on calling does not hold up the drain: each reply is th
       if (reply.headers.connection === 'close') last++
     }
   })
-  await until('all of them call', () => answered >= 40)
+  await until('all agents call', () => answered >= 40)
   const startedAt = performance.now()
   gateway.program.signal('SIGTERM')
   await Promise.all(loops)
@@ -151,7 +151,7 @@ test('calls of either era that hang, queue or wait for a retry hear that the gat
     const { body } = await gateway.admin<{ bulkhead: { waiting: number }[] }>('/admin/budgets')
     return body.bulkhead.reduce((sum, row) => sum + row.waiting, 0)
   }
-  await until('all have come as far as they get', async () => {
+  await until('every call has reached its waiting place', async () => {
     const queued = await waiting()
     return queued > 1 && arrived('queue') + queued === 4 && arrived('hang') === 2 && arrived('fail') === 2
   })
@@ -260,7 +260,9 @@ test('a reply that an agent is reading comes whole after SIGTERM', async () => {
   const [first] = (await once(socket, 'data')) as [Buffer]
   socket.pause()
   gateway.program.signal('SIGTERM')
-  await until('it stops', () => gateway.log.some(({ msg }) => String(msg).startsWith('stopping')))
+  await until('the gateway begins to stop', () =>
+    gateway.log.some(({ msg }) => String(msg).startsWith('stopping')),
+  )
   let length = first.length
   socket.on('data', (chunk: Buffer) => (length += chunk.length)).resume()
   await once(socket, 'close')

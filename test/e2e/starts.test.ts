@@ -55,7 +55,7 @@ const stateOf = async (gateway: Gateway) => (await gateway.server('it')) ?? {}
 test('a server that is silent for longer than a handshake may take comes up at its first start', async () => {
   const limits = { timeouts: { discovery: '500ms', start: '2m' } }
   const { gateway, starts } = await start(program('slow', 4_000, limits))
-  await until('it is being started', async () => Number((await stateOf(gateway)).startingForMs) > 1_000)
+  await until('the server is starting', async () => Number((await stateOf(gateway)).startingForMs) > 1_000)
   assert.equal((await stateOf(gateway)).state, 'starting')
   assert.equal(await gateway.metric('breakwater_server_up', 'server="it"'), 0)
   const ready = (await (await fetch(`${gateway.data}/readyz`)).json()) as Json
@@ -117,7 +117,7 @@ test('a call to a program that hangs in its handshake is answered with the reaso
 
 test('calls to a program that crashes in a loop do not wait for its next start without gate and retries', async () => {
   const { gateway, starts } = await start(program('loop', 100), { defaults: { gate: false, retry: false } })
-  await until('it has crashed three times', async () => (await starts()) >= 3)
+  await until('the server has crashed three times', async () => (await starts()) >= 3)
   await until('the fourth start is not due', async () => {
     const before = await starts()
     const { message, data } = await callOf(gateway)

@@ -149,11 +149,11 @@ test('a reply that is long in coming is a stream: the SDK reads it, and a client
   const params = { name: 'held', arguments: {} }
   // Resolves at the head of the reply, before any answer.
   const broken = await client.stream({ jsonrpc: '2.0', id: 'held', method: 'tools/call', params })
-  await until('there is a place to resume from', () => broken.events.length === 1)
+  await until('the client has an event to resume from', () => broken.events.length === 1)
   assert.deepEqual(broken.messages(), [])
   broken.drop()
   const resumed = await client.listen(broken.events[0]?.id)
-  await until('both calls are with the server', () => held.length === 2)
+  await until('the server has both calls', () => held.length === 2)
   for (const answer of held.splice(0)) answer()
   const { result } = await resumed.next('the answer', ({ id }) => id === 'held')
   assert.equal((result as { content: { text: string }[] }).content[0]?.text, 'late')
@@ -164,7 +164,7 @@ test('a client that reconnects sooner than asked need not wait for the rest of t
   const client = await RawClient.open(gateway.mcp('slow'))
   const call = { ...slowCall, id: 'parted', params: { name: 'parted', arguments: {} } }
   const broken = await client.stream(call)
-  await until('the stream is to be resumed', () => broken.ended)
+  await until('the stream has ended', () => broken.ended)
   const resumed = await client.listen(broken.events.at(-1)?.id)
   const answer = await resumed.next('the answer', ({ id }) => id === 'parted')
   assert.equal((answer.result as { content: { text: string }[] }).content[0]?.text, 'rest')

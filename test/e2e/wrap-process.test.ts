@@ -89,7 +89,7 @@ test('the wrap command stops reading when its client does not read, and SIGTERM 
     stdin.write(`${JSON.stringify(message)}\n`, (error) => (taken += error ? 0 : 1))
   }
   for (let id = 1; id <= 10_000; id++) call(id)
-  await until('it takes some', () => taken > 0)
+  await until('the program reads some input', () => taken > 0)
   // The program has stopped when it reads nothing for a while.
   for (let before = -1; before !== taken; await setTimeout(1_000)) before = taken
   assert.ok(taken < 9_000, `${taken} calls were taken`)

@@ -125,7 +125,7 @@ test('a fault of the plan reaches the client unchanged, and only its targets', a
   await assert.rejects(call(client, 'echo', { text: 'hi' }), { code: -32050, message: /injected/ })
   assert.match(textOf(await call(client, 'pid')), /^\d+$/)
   await client.close()
-  await until('it says what the fault did', () =>
+  await until('the program reports the fate of the fault', () =>
     /gone .*injected 1, masked 0, delayed 0, surfaced 1/.test(said.join('')),
   )
 })
@@ -185,7 +185,7 @@ test('SIGTERM ends the wrap command with 0 while its input is open and a call ha
   await call(client, 'pid')
   process.kill(pid, 'SIGTERM')
   await hanging
-  await until('it is gone', () => !isAlive(pid))
+  await until('the process is gone', () => !isAlive(pid))
 })
 
 test('a call that runs when SIGTERM comes is told that it may have run', async () => {
@@ -197,7 +197,7 @@ test('a call that runs when SIGTERM comes is told that it may have run', async (
     assert.deepEqual([error.data?.code, error.data?.sent], ['BW_SHUTTING_DOWN', true])
     return true
   })
-  await until('it is gone', () => !isAlive(pid))
+  await until('the process is gone', () => !isAlive(pid))
 })
 
 test('SIGUSR2 throws the kill switch: calls that a fault holds go on, and nothing is injected any more', async () => {

@@ -54,7 +54,7 @@ test('a run that was changed, taken out, or put in is found', async (t) => {
   assert.deepEqual(await why(folder), ['run-000003.json is missing'], 'the end cannot be cut off')
 })
 
-test('a head that was not made with the key is none', async (t) => {
+test('a head not made with the key is invalid', async (t) => {
   const folder = await folderOf(t)
   const { journal } = await RunJournal.open(folder, key)
   await journal.write(run('a'))
@@ -175,7 +175,7 @@ test('runs are records of runs, at each of their steps and however they end', as
   assert.deepEqual([runs.map(({ state }) => state), problems], [['completed', 'aborted'], []])
 })
 
-test('a sealed run that is no record of one is not shown', async (t) => {
+test('a sealed file that is not the record of a run is not shown', async (t) => {
   const folder = await folderOf(t)
   const { journal } = await RunJournal.open(folder, key)
   await journal.write({ ...run('a'), reason: undefined as never })
@@ -226,7 +226,7 @@ for (const { what, spoil } of [
     )
   })
 
-test('a head that is older than the runs is damage, and kept in mind', async (t) => {
+test('a head older than the runs is damage, and stays recorded as damage', async (t) => {
   const folder = await folderOf(t)
   const { journal } = await RunJournal.open(folder, key)
   await journal.write(run('a'))
@@ -262,7 +262,7 @@ test('a run that is not over is found again, and one that was sealed is not foun
   )
 })
 
-test('a run that is not over and was taken away is missing, and kept in mind', async (t) => {
+test('an unfinished run taken away is missing, and stays recorded as missing', async (t) => {
   const folder = await folderOf(t)
   const { journal } = await RunJournal.open(folder, key)
   for (const id of ['a', 'b']) await journal.write(run(id, 'running'))

@@ -45,7 +45,7 @@ test('a policy is one module and one line', async (t) => {
   const { error } = (await client.call('read')) as { error: { code: number; message: string; data: Json } }
   const day = everyDay.find((name) => error.message.includes(name))
 
-  await t.test('its error has its reason, its words and when to try again', () => {
+  await t.test('the error of the policy has its reason, its words and its time to retry', () => {
     assert.match(error.message, /^shop\/read: shop is closed on \w+; it was not sent; try again in /)
     const { retryAfterMs, ...data } = error.data
     assert.equal(typeof retryAfterMs, 'number')
@@ -67,12 +67,12 @@ test('a policy is one module and one line', async (t) => {
     )
   })
 
-  await t.test('what it does is counted, as a rejection and in its own metric', async () => {
+  await t.test('actions of the policy are counted, as rejections and in a separate metric', async () => {
     assert.equal(await gateway.metric('breakwater_rejections_total', 'reason="closed_today"'), 1)
     assert.equal(await gateway.metric('breakwater_closed_days_total', `day="${day}"`), 1)
   })
 
-  await t.test('the span of the call has its attribute and its event', async () => {
+  await t.test('the span of the call has the attribute and the event of the policy', async () => {
     const [span] = await receiver.has(1)
     assert.equal(span?.attributes['breakwater.came_on'], day)
     const said = span?.events.map(({ attributes }) => attributes) ?? []
@@ -89,18 +89,18 @@ test('a policy is one module and one line', async (t) => {
     )
   })
 
-  await t.test('the access log has its key', async () => {
+  await t.test('the access log has the key of the policy', async () => {
     await until('the call is logged', () => gateway.log.some(({ msg }) => msg === 'call'))
     assert.equal(gateway.log.find(({ msg }) => msg === 'call')?.cameOn, day)
   })
 
-  await t.test('it has its place in the chain', async () => {
+  await t.test('the policy has its place in the chain', async () => {
     const { body } = await gateway.admin<{ other: { layer: string }[] }[]>('/admin/mesh')
     const layers = body[0]?.other.map(({ layer }) => layer) ?? []
     assert.equal(layers.indexOf('closedOn'), layers.indexOf('arguments') + 1)
   })
 
-  await t.test('editors know its settings', async () => {
+  await t.test('editors know the settings of the policy', async () => {
     const { stdout } = await run(process.execPath, [join(src, 'config/schema/json-schema.js')], {
       maxBuffer: 2 ** 24,
     })
@@ -108,7 +108,7 @@ test('a policy is one module and one line', async (t) => {
     assert.match(stdout, /Days of the week, in UTC/)
   })
 
-  await t.test('the documentation tells of it', async () => {
+  await t.test('the documentation describes the policy', async () => {
     await run(process.execPath, [join(src, '../docs/generate/pages.js')], { cwd: src })
     assert.match(await readFile(join(src, 'docs/policies.md'), 'utf8'), /\(policies\/closedOn\.md\)/)
     const page = await readFile(join(src, 'docs/policies/closedOn.md'), 'utf8')

@@ -58,11 +58,11 @@ export class WireExchange {
   }
 
   async begun(): Promise<void> {
-    await this.#until('the head', () => this.#read().status !== 0)
+    await this.#until('the head has come', () => this.#read().status !== 0)
   }
 
   async end(): Promise<WireReply> {
-    await this.#until('the end', () => this.#read().end !== undefined)
+    await this.#until('the end has come', () => this.#read().end !== undefined)
     this.#socket.destroy()
     const { end = 'closed', ...reply } = this.#read()
     return { ...reply, end }

@@ -38,7 +38,7 @@ test('a task stays in its arm, in every process, and half of them are in each', 
   )
 })
 
-test('another salt assigns anew', () => {
+test('a new salt assigns all tasks anew', () => {
   const [one, other] = [armsOf({}, 2_000), armsOf({ salt: 'again' }, 2_000)]
   const same = one.filter((arm, index) => arm === other[index]).length
   assert.ok(Math.abs(same - 1_000) < 120, `${same} stay`)
@@ -55,7 +55,7 @@ test('a split is kept', () => {
   assert.ok(Math.abs(countOf(arms, 'canary/treatment') - 1_000) < 160)
 })
 
-test('calls that do not match take no part, and neither does what is no tool call', () => {
+test('calls that do not match, and requests other than tool calls, take no part', () => {
   const assign = assigner(named({ match: { server: 'sea*', tool: 'read', tenant: 'a' } }))
   assert.equal(typeof assign(ofTask('t', { tenant: 'a' })), 'object')
   assert.equal(assign(ofTask('t', { tenant: 'b' })), undefined)

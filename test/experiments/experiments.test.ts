@@ -132,7 +132,7 @@ test('experiments that would take the same calls run one at a time', () => {
   assert.deepEqual(arms(), ['two/control', 'two/treatment'])
 })
 
-test('a reload with the same settings changes nothing, and one with others begins anew', async () => {
+test('a reload with the same settings changes nothing, and a reload with others begins a new run', async () => {
   const { put, told, experiments, clock } = stage()
   put([named('one')])
   const { run } = experiments.get('one')!
@@ -387,7 +387,7 @@ test('samples of an ended run leave room for the next run, of the same tenant to
   assert.deepEqual(units(), [0, 26_000])
 })
 
-test('configs that follow one another do not put a look off', async () => {
+test('configs in quick succession do not postpone a look', async () => {
   const { put, told, clock } = stage()
   for (let at = 0; at < 30; at++) {
     put([named('one', { maxDuration: '10s' })])

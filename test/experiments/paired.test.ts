@@ -64,7 +64,7 @@ test('a failed run makes the result invalid, with any finding', () => {
   )
 })
 
-test('means are over tasks, their differences over twins; what nobody knows leaves a pair out', () => {
+test('means are over tasks, and differences over twins; a pair with an unknown value is left out', () => {
   const unknown: TwinPair = {
     task: 'x',
     kind: 'odd',

@@ -36,7 +36,7 @@ const isRefused = async (base: string) => {
   return how === 'refused'
 }
 
-test('while the last calls end nobody new is let in, operators can look, and the calls get their answers', async (t) => {
+test('while the last calls end, no new request is accepted, operators can look, and the calls get their answers', async (t) => {
   const { gateway, admin, server, underWay } = await endingDuringCall(t, '1m')
   const closed = gateway.close()
   assert.equal(gateway.close(), closed, 'the gateway ends once, for any number of signals')
@@ -63,10 +63,10 @@ test('a readiness check on an open connection hears that the gateway is stopping
   socket.write(
     `GET /livez HTTP/1.1\r\nhost: ${hostname}\r\n\r\nGET /readyz HTTP/1.1\r\nhost: ${hostname}\r\n`,
   )
-  await until('the first is answered', () => text.includes('"ok"'))
+  await until('the first request is answered', () => text.includes('"ok"'))
   const closed = gateway.close()
   socket.write('\r\n')
-  await until('the second is answered, too', () => text.includes('"status":"stopping"'))
+  await until('the second request is answered, too', () => text.includes('"status":"stopping"'))
   assert.match(text, /HTTP\/1\.1 503/)
   socket.destroy()
   server.answer()
@@ -74,7 +74,7 @@ test('a readiness check on an open connection hears that the gateway is stopping
   await closed
 })
 
-test('a call that outlasts the drain hears that the gateway ends, and its server that nobody waits', async (t) => {
+test('a call that outlasts the drain hears of the end of the gateway, and its server hears of the cancellation', async (t) => {
   const { gateway, underWay, lines, server } = await endingDuringCall(t, '100ms')
   await gateway.close()
   const { data } = (await underWay).error as { data: { code: string; sent: boolean } }

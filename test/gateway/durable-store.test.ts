@@ -120,7 +120,7 @@ test('a separate process owns the store, repairs the store, keeps entries, and i
   assert.deepEqual(lines, [])
 })
 
-test('a folder that cannot be written to is done without', async (t) => {
+test('a store does without a folder that cannot be written to', async (t) => {
   const { open, folder, lines } = await setUp(t)
   await writeFile(folder, 'no folder')
   assert.equal(await open(), undefined)

@@ -98,7 +98,7 @@ test('a server whose connections are the same is taken over, and any other is ma
   assert.deepEqual([...second.servers.keys()], ['c', 'b', 'a'])
 })
 
-test('a server that is switched off is not there', () => {
+test('a disabled server does not exist for calls', () => {
   const { compile } = setUp()
   assert.deepEqual([...compile({ a: { url, disabled: true }, b: { url } }).servers.keys()], ['b'])
 })

@@ -73,7 +73,7 @@ test('broken JSON is reported to operators like any other error, and to agents i
   assert.equal((body.error as { code: number }).code, -32700)
 })
 
-test('a body that need not be there need not, whatever the client says of its kind', async (t) => {
+test('an optional body may be missing, whatever the client says of its kind', async (t) => {
   const { gateway } = await runGateway(t, { servers: {} })
   const headers = { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }
   const post = async (path: string) => fetch(gateway.control + path, { method: 'POST', headers })

@@ -15,7 +15,7 @@ function openTimes(seed?: number): readonly number[] {
   return Array.from({ length: 8 }, () => backoff.next('search/query/endpoint'))
 }
 
-test('breakers of two processes do not come back in step', () => {
+test('breakers of two processes do not try their servers again at the same time', () => {
   const times = Array.from({ length: 20 }, () => openTimes().join())
   assert.equal(new Set(times).size, times.length)
 })

@@ -101,7 +101,7 @@ test('a failing part fails the shutdown, and logs nothing more afterwards', asyn
   assert.ok(!lines.some(({ waitingFor }) => waitingFor !== undefined))
 })
 
-test('the store on disk is closed after everything that may still write to it, and nothing waits on', async () => {
+test('the store on disk is closed after everything that may still write to it', async () => {
   const { parts, clock, ended, lines } = ending({ servers: { one: atOnce } })
   await shutDown(parts)
   assert.equal(ended.at(-1), 'durable')

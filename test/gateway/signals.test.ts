@@ -65,7 +65,7 @@ test('SIGHUP reads the config and ends nothing, neither before SIGTERM nor after
   await writeFile(gateway.file, configText({ ...parts, policies: { defaults: { retry: false } } }))
   gateway.program.signal('SIGHUP')
   await until(
-    'it is read a second time',
+    'the config is read a second time',
     () => gateway.log.filter(({ trigger }) => trigger === 'SIGHUP').length === 2,
   )
   server.answer()

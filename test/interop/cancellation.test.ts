@@ -27,7 +27,7 @@ for (const { title, url, name } of routes) {
         assert.equal(await count(), before)
         abort.abort()
         await refused
-        await until('the server has learned of it', async () => (await count()) === before + 1)
+        await until('the server has the cancellation', async () => (await count()) === before + 1)
       })
     }
   }

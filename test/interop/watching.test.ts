@@ -25,7 +25,7 @@ for (const { title, url, name, uri } of routes) {
         const touch = (item: string) => other.call(name(era, 'touch'), { uri: item })
         const stop = await agent.watch([uri(era, 'test://item/3')])
         const updates = (one: Agent) => one.told.filter((change) => change !== 'tools')
-        await until('it is told', async () => {
+        await until('the agent hears of both resources', async () => {
           await touch('test://item/4')
           await touch('test://item/3')
           return updates(agent).length > 0
@@ -43,7 +43,7 @@ for (const { title, url, name, uri } of routes) {
         const listed = async () => (await agent.tools()).some((tool) => tool.name === name(era, 'sometimes'))
         // Not at each check: a tool removed before the gateway has seen it makes no change.
         let looks = 0
-        await until('it is told', async () => {
+        await until('the agent hears of the change', async () => {
           if (looks++ % LOOKS_A_CHANGE === 0) await change()
           return agent.told.includes('tools')
         })
@@ -66,7 +66,7 @@ test('a legacy server is no longer asked for resources of which no modern client
   const stopSecond = await second.watch([item])
   await until('the server was asked', watched)
   await stopFirst()
-  await until('the second client still hears', async () => {
+  await until('the second client still hears of the resource', async () => {
     await second.call('touch', { uri: item })
     return second.told.includes(`resource ${item}`)
   })

@@ -56,7 +56,7 @@ test('agents that are stopped while they open sessions leave none behind', async
   const { url, held, left, state } = await gateway(t)
   const { stop, open } = opening(url, 6)
   const refused = assert.rejects(open, /agents cannot connect to/)
-  await until('eight sessions are asked for at a time', () => held.length === 8)
+  await until('eight sessions are requested at a time', () => held.length === 8)
   stop.abort('over')
   for (const answer of held) answer()
   await refused
@@ -67,7 +67,7 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   const { url, held, left, state } = await gateway(t)
   const { clock, stop, open } = opening(url, 1)
   const refused = assert.rejects(open, /agents cannot connect to/)
-  await until('two sessions are asked for', () => held.length === 2)
+  await until('two sessions are requested', () => held.length === 2)
   state.hangs = true
   held[0]!()
   stop.abort('over')
@@ -75,7 +75,7 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   // Everything sent before this reply has been read, too.
   await (await fetch(url)).text()
   assert.equal(state.opened, 1)
-  await until('nothing waits for longer', async () => {
+  await until('the load has given up the hanging session', async () => {
     await clock.advance(1)
     return left.length > 0
   })
@@ -139,12 +139,12 @@ test('agents of the modern era are clients of the SDK: they find out what there 
   assert.deepEqual(asked, ['server/discover undefined', 'tools/call read', 'tools/call slow'])
 })
 
-test('a gateway that does not speak the modern era is no place for its agents', async (t) => {
+test('agents of the modern era refuse a gateway without the modern era', async (t) => {
   const { url } = await modernGateway(t, ['2031-01-01'])
   await assert.rejects(openingModern(url).open, /agents cannot connect to/)
 })
 
-test('all of them are ended at the end', async (t) => {
+test('all agents are ended at the end', async (t) => {
   const { url, left, state } = await gateway(t)
   state.isHeld = false
   const agents = await opening(url, 10).open

@@ -57,7 +57,7 @@ test('the workload of the package can be read, and has its defaults', async () =
   )
 })
 
-test('JSON will do as well, with its rates and durations', async () => {
+test('a workload may be JSON, with its rates and durations', async () => {
   const text = JSON.stringify({
     name: 'w',
     arrivals: '600/m',

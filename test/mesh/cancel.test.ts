@@ -16,7 +16,7 @@ test('an abort tells every listener once, in their order, and keeps its reason',
   assert.equal(cancellation.reason, 'why')
 })
 
-test('many listeners are called like few', () => {
+test('many listeners are called like few listeners', () => {
   const cancellation = new Cancellation()
   const told: number[] = []
   const listeners = Array.from({ length: 20 }, (_, index) => () => void told.push(index))

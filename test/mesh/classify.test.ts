@@ -66,7 +66,7 @@ test('a failed call is a timeout, a cancellation or a matter of the transport', 
   }
 })
 
-test('a call without an answer came to nothing, whoever is to blame', () => {
+test('a failed call is a failure, for any reason', () => {
   for (const reason of Object.keys(reasons) as Reason[]) assert.equal(isFailure(failed(reason)), true, reason)
 })
 

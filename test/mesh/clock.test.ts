@@ -110,7 +110,7 @@ test('a timer of the machine’s clock is never early, at any fraction of a mill
   assert.deepEqual(early, [])
 })
 
-test('the longest time that a timer takes is waited for', async (t) => {
+test('a timer takes its longest time without firing early', async (t) => {
   t.after(keepAlive())
   let fired = false
   const cancel = systemClock.after(2 ** 31 - 1, () => (fired = true))

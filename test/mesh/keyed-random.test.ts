@@ -94,7 +94,7 @@ test('draws of a seed are the same for good', () => {
   assert.deepEqual(draws, DRAWS)
 })
 
-test('a key and a purpose do not run together', () => {
+test('a key and a purpose cannot be confused with another pair', () => {
   const random = createKeyedRandom(42)
   const draws = [
     random('ab', 'c'),

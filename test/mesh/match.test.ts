@@ -52,7 +52,7 @@ function holds(pattern: string, name: string): boolean {
   )
 }
 
-test('globs of any shape hold where their definition does', () => {
+test('globs of any shape match as their definition says', () => {
   const random = seeded(20_260_728)
   const text = (alphabet: string, most: number) =>
     Array.from({ length: Math.floor(random() * most) }, () => pick(random, [...alphabet])).join('')
@@ -86,7 +86,7 @@ test('two globs meet where some name matches both', () => {
   assert.equal(globsMeet('*a'.repeat(500), `${'*b'.repeat(500)}c`), false)
 })
 
-test('a name as long as a body is no trap', { timeout: 20_000 }, () => {
+test('a very long name costs little time', { timeout: 20_000 }, () => {
   const name = 'a'.repeat(1_000_000)
   assert.equal(glob('*a*a*a*a*b')(name), false)
   assert.equal(glob('*a?a*b*')(name), false)

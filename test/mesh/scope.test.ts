@@ -37,7 +37,7 @@ function scope(
   })
 }
 
-test("the operator's word on a tool counts more than that of its server", () => {
+test('the effect that the operator gives a tool wins over the annotations of its server', () => {
   assert.equal(scope('write', 'read_only').effectOf(toolCall('t')), 'write')
   assert.equal(scope(undefined, 'read_only').effectOf(toolCall('t')), 'read_only')
   assert.equal(scope(undefined).effectOf(toolCall('t')), 'unknown')

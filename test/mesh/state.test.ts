@@ -60,7 +60,7 @@ test('the position of an endpoint in the config does not change its state', () =
   )
 })
 
-test('other settings begin anew, and the state before them is closed', () => {
+test('changed settings begin with a new state, and the old state is closed', () => {
   const { states } = setUp()
   const first = states.get(key, () => new Told())
   const second = states.get({ ...key, config: { ratio: 2 } }, () => ({}))
@@ -134,7 +134,7 @@ test('an owner that comes back in time finds its state, with its time to go begu
   assert.equal(state.closed, 0)
 })
 
-test('a call that is under way brings nothing back that has left the config', () => {
+test('a running call does not bring back state that has left the config', () => {
   const { states } = setUp()
   const state = states.get(key, () => ({}))
   states.settle(() => undefined)
@@ -146,7 +146,7 @@ test('a call that is under way brings nothing back that has left the config', ()
   assert.deepEqual(shown(states), [])
 })
 
-test('other settings of what is gone begin anew, too', () => {
+test('changed settings of a removed owner begin with a new state, too', () => {
   const { states } = setUp()
   const state = states.get(key, () => new Told())
   states.settle(() => undefined)
@@ -202,7 +202,7 @@ test('a generation that never comes into force changes nothing', () => {
   )
 })
 
-test('there is a bound, past which the state that nobody asked for the longest goes', () => {
+test('beyond a bound, the state unused for the longest time goes', () => {
   const { states } = setUp()
   const first = states.get({ ...key, tool: 'first' }, () => ({}))
   const second = states.get({ ...key, tool: 'second' }, () => ({}))

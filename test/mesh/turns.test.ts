@@ -22,7 +22,7 @@ test('there is a break after 64 messages, or copies of them, or 256 KiB', () => 
   assert.equal(messagesUntilBreak(1024 ** 2, 0), 1)
 })
 
-test('after a break the next one is as far away', () => {
+test('the next break comes after as much work again', () => {
   const budget = new TurnBudget()
   const breaks = Array.from({ length: 250 }, () => {
     budget.begin()

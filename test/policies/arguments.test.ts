@@ -138,7 +138,7 @@ test('other requests and unknown tools pass unchecked', async () => {
   assert.equal(await layer(() => Promise.resolve(passed))(toolCall('unheard')), passed)
 })
 
-test('off is no layer at all; reporting is the default', () => {
+test('`off` adds no layer; reporting is the default', () => {
   const next = () => Promise.resolve(passed)
   assert.equal(argumentsPolicy.build({ check: 'off' }, testPolicyContext(), testScope())(next), next)
   assert.deepEqual(argumentsPolicy.schema.parse({}), { check: 'report' })

@@ -119,7 +119,7 @@ test('attempts at the same time have a time each', async () => {
   assert.equal(outcomes.length, 2)
 })
 
-test('a minute unless told otherwise, and never less than a millisecond', () => {
+test('the timeout is a minute by default, and never less than a millisecond', () => {
   const usual = { timeout: 60_000, onProgress: 'extend', maxTotalTimeout: 600_000 }
   assert.deepEqual(attemptTimeout.schema.parse({}), usual)
   assert.equal(attemptTimeout.schema.safeParse({ timeout: 0 }).success, false)

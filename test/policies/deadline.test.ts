@@ -94,7 +94,7 @@ function deadlineOf(call: Call, settings: object = {}) {
   return sent[0]?.deadline
 }
 
-test('each way to name a deadline counts', () => {
+test('every way of naming a deadline works', () => {
   assert.equal(deadlineOf(withHeader('x-breakwater-deadline-ms', '1500'))?.at, 1_500)
   assert.equal(deadlineOf(withHeader('x-breakwater-deadline-ms', '1500.5'))?.at, 1_500.5)
   assert.equal(deadlineOf(withHeader('x-envoy-expected-rq-timeout-ms', '1500'))?.at, 1_500)
@@ -155,7 +155,7 @@ test('the server hears of deadlines of agents, or of all deadlines, or of none',
   assert.equal(deadlineOf(inMeta(1_000), { forward: 'never' })?.reserveMs, undefined)
 })
 
-test('no more is kept back than half of the deadline', () => {
+test('the reserve is at most half of the deadline', () => {
   assert.equal(deadlineOf(inMeta(40))?.reserveMs, 20)
   assert.equal(deadlineOf(inMeta(1_000), { reserve: '200ms' })?.reserveMs, 200)
 })
@@ -183,7 +183,7 @@ test('in a fallback call the deadline of the call stands, unless the other tool 
   assert.deepEqual(sent[1]?.deadline, { at: 13_000, reserveMs: 50, askedFor: false })
 })
 
-test('55 seconds, of which 50 ms are kept back, unless told otherwise', () => {
+test('the default deadline is 55 seconds, with a reserve of 50 ms', () => {
   const extension = { onProgress: 'ignore', maxTotalTimeout: 600_000 }
   assert.deepEqual(deadline.schema.parse({}), { total: 55_000, ...extension, reserve: 50, forward: 'asked' })
   assert.equal(deadline.schema.safeParse({ total: 0 }).success, false)

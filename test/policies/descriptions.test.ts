@@ -44,7 +44,7 @@ test('no two policies use one name for different things', () => {
   )
 })
 
-test('every fact that is noted belongs to one policy, which tells of it', () => {
+test('every noted fact belongs to one policy, which describes the fact', () => {
   assert.equal(new Set(facts.map(({ fact }) => fact.slot)).size, facts.length)
   const policies = new URL('../../../src/policies', import.meta.url)
   const modules = readdirSync(policies, { recursive: true, encoding: 'utf8' }).filter((name) =>

@@ -20,7 +20,7 @@ test('slots, rates and what may come after a pause are divided, also where the c
   assert.deepEqual([initial, min, max], [8, 1, 80])
 })
 
-test('a quota is divided by nobody', () => {
+test('a quota is never divided', () => {
   const quota = { calls: 10, per: '1s', queue: 0 }
   assert.deepEqual(part('rateLimit', { quota }, 0.4), policies.rateLimit.schema.parse({ quota }))
 })

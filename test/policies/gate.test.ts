@@ -255,7 +255,7 @@ test('the requests that wait are bounded in their size, and the tenant with the 
   assert.deepEqual([outcomes.has('large 0'), snapshot().waiting], [false, 6])
 })
 
-test('nobody gives way to a call that finds no place all the same', async () => {
+test('no waiting call gives way to a call that still would find no place', async () => {
   const { lose, send, outcomes, snapshot } = setUp({ config: { maxWaiting: '10KiB' } })
   await lose()
   for (let i = 0; i < 8; i++) send(`many ${i}`, { tenant: 'many', size: 1_000 })

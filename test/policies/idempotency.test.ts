@@ -187,7 +187,7 @@ test('a defect in the run is reported to waiting callers, and does not run again
   assert.equal(clock.pending, 0)
 })
 
-test('the defaults, and what is refused', () => {
+test('the defaults are known, and invalid settings are refused', () => {
   assert.deepEqual(idempotency.schema.parse({}), {
     key: 'explicit',
     scope: 'tenant',

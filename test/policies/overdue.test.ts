@@ -154,7 +154,7 @@ test('a read that hangs while later reads are answered is copied once: heavy, or
   )
 })
 
-test('a failure proves nothing', async () => {
+test('a failure does not prove that the server answers', async () => {
   const { clock, names, send, end } = await setUp()
   for (const id of ['a', 'b']) send(id)
   await clock.advance(2_500)

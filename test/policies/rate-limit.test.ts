@@ -123,7 +123,7 @@ test('arms of an experiment have rates of their own', async () => {
   assert.equal((await chain(context, { rate: 1 }, { set: 'cautious' })()).kind, 'answered')
 })
 
-test('rates are read in every unit, and what is none is refused', () => {
+test('rates are read in every unit, and invalid rates are refused', () => {
   const read = (rate: unknown) => rateLimit.schema.safeParse({ rate })
   assert.deepEqual(read('1.5/s').data?.rate, { calls: 1.5, perMs: 1_000 })
   assert.deepEqual(read('1000/h').data?.rate, { calls: 1_000, perMs: 3_600_000 })
@@ -132,7 +132,7 @@ test('rates are read in every unit, and what is none is refused', () => {
     assert.equal(read(rate).success, false, String(rate))
 })
 
-test('a hundred calls a second unless told otherwise, or as many as a quota allows', async () => {
+test('the default rate is a hundred calls a second, or the rate of the quota', async () => {
   const { send } = setUp({})
   for (let i = 0; i < 100; i++) assert.equal(await send(), answer)
   assert.equal(errorOf(await send())?.retryAfterMs, 10)

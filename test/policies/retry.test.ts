@@ -147,7 +147,7 @@ test('no retries are sent where the config allows none', async () => {
   assert.equal(retryRefused.of(record), 'max_retries')
 })
 
-test('four retries, from 100 ms up to 10 s, unless told otherwise', () => {
+test('the defaults are four retries with waits from 100 ms to 10 s', () => {
   assert.deepEqual(retry.schema.parse({}), {
     maxRetries: 4,
     base: 100,

@@ -133,7 +133,7 @@ test('without output checks, schemas are not even compiled', async () => {
   assert.equal(await verdictOn(jsonResult({})), 'unchecked')
 })
 
-test('nothing remarkable: the very outcome passes', async () => {
+test('an unremarkable outcome passes as the same object', async () => {
   const { judgeOutcome } = setUp()
   for (const result of [
     textResult('It is sunny.'),
@@ -167,7 +167,7 @@ test('requests other than tool calls pass as they are', async () => {
   assert.equal(await layer(() => Promise.resolve(outcome))(newCall({ method: 'prompts/get' })), outcome)
 })
 
-test('tools in no catalog are looked at, and nothing of them is remembered', async () => {
+test('replies of tools in no catalog are judged, and nothing of them is remembered', async () => {
   const context = testPolicyContext()
   const layer = verdict.build(verdict.schema.parse({}), context, testScope({ tool: undefined }))
   const outcome = await layer(() => Promise.resolve(answered(textResult('{"cut'))))(toolCall('unheard'))
@@ -175,12 +175,12 @@ test('tools in no catalog are looked at, and nothing of them is remembered', asy
   assert.deepEqual(context.state.list('shape'), [])
 })
 
-test('all is reported and nothing enforced, unless told otherwise', () => {
+test('by default every check reports, and no check enforces', () => {
   assert.deepEqual(verdict.schema.parse({}), { output: 'report', shapes: true, partials: true })
   assert.equal(verdict.schema.safeParse({ output: 'strict' }).success, false)
 })
 
-test('with everything off there is no layer at all', () => {
+test('with every check off, the policy adds no layer', () => {
   const settings = verdict.schema.parse({ output: 'off', shapes: false, partials: false })
   const next = () => Promise.reject(new Error('not called'))
   assert.equal(verdict.build(settings, testPolicyContext(), testScope())(next), next)

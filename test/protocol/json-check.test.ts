@@ -96,7 +96,7 @@ test('another spelling of a key that decides is refused, with the key or without
   assert.equal(codeOf(`[${call('{"name":"a"}')},${call('{"Name":"a"}')}]`), -32600)
 })
 
-test('keys of _meta by which the gateway goes are among those that decide', () => {
+test('keys of _meta used by the gateway are among the decisive keys', () => {
   const known: readonly string[] = decidingMeta
   for (const key of [
     ARM_KEY,

@@ -80,7 +80,7 @@ test('a long string that begins with nothing but white space is read for its beg
     assert.equal(beginningOf(withBlock(text).block, 'text'), text)
 })
 
-test('there is no beginning of what is no text', () => {
+test('a value that is no text has no beginning', () => {
   assert.equal(beginningOf({ text: 1 }, 'text'), undefined)
   assert.equal(beginningOf({}, 'text'), undefined)
   assert.equal(beginningOf({ text: 'short' }, 'text'), 'short')

@@ -24,7 +24,7 @@ test('an entry is put into the _meta that is there, or into a new one; every oth
   assert.equal(patched('{}', 'result'), '{"result":{"_meta":{"k":1}}}')
 })
 
-test('an entry of that key gives way', () => {
+test('an existing entry with the same key gives way', () => {
   assert.equal(patched('{"params":{"_meta":{"a":0,"k" : [2] }}}'), '{"params":{"_meta":{"a":0,"k" : 1 }}}')
 })
 

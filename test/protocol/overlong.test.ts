@@ -22,7 +22,7 @@ test('the id of a reply is found at either end', () => {
   assert.equal(idOf(`{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"${padding}"}}`), 7)
 })
 
-test('the id of a request of the server is none of ours', () => {
+test('the id of a request of the server is not taken for an id of a reply', () => {
   const params = `"params":{"content":"${padding}"}`
   assert.equal(idOf(`{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage",${params}}`), undefined)
   assert.equal(idOf(`{"method":"sampling/createMessage",${params},"jsonrpc":"2.0","id":7}`), undefined)

@@ -19,7 +19,7 @@ function found(meta: unknown, inbound: Record<string, string | string[]> = {}, s
   return task && [task.source, task.id === caller.id ? 'caller' : task.id]
 }
 
-test('every source is known', () => {
+test('every source of a task name is known', () => {
   assert.deepEqual(found({ 'dev.breakwater/intent': 'a' }), ['meta', 'a'])
   assert.deepEqual(found({ baggage: 'x=1, breakwater.intent=two%20words;p=1,y=2' }), ['baggage', 'two words'])
   assert.deepEqual(found({}, { baggage: 'breakwater.intent=b' }), ['baggage', 'b'])
@@ -32,7 +32,7 @@ test('every source is known', () => {
   assert.equal(found(undefined), undefined)
 })
 
-test('the surest word wins', () => {
+test('the most reliable source of a task name wins', () => {
   const inbound = { baggage: 'breakwater.intent=b', 'x-breakwater-intent': 'h' }
   const all = { 'dev.breakwater/intent': 'a', traceparent }
   assert.deepEqual(found(all, inbound, true), ['meta', 'a'])

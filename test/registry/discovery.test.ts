@@ -274,7 +274,7 @@ test('a change reported during a round is not lost', async () => {
   assert.deepEqual(asked(), [...allLists, 'tools/list'].sort())
 })
 
-test('other notifications cause nothing', async () => {
+test('other notifications cause no round', async () => {
   const { start, asked, clock, upstream } = discovered()
   await start()
   asked()

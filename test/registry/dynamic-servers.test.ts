@@ -51,7 +51,7 @@ test('a server that is added again is replaced, and one that is removed is gone'
   assert.equal((await servers.remove('memory')).status, 404)
 })
 
-test('an entry that is none is refused before anything changes', async () => {
+test('an invalid entry is refused before anything changes', async () => {
   const servers = dynamicServers({ apply: () => assert.fail('applied') })
   for (const input of [undefined, null, 'x', {}, { url: 'no-url' }])
     await assert.rejects(servers.add('a', input), z.ZodError, JSON.stringify(input))
@@ -120,7 +120,7 @@ test('changes at the same time are all kept', async (t) => {
   assert.deepEqual(await readdir(stateDir), ['servers.json'])
 })
 
-test('a file that cannot be used is an error, and none is no server', async (t) => {
+test('an unusable file is an error, and a missing file means no servers', async (t) => {
   const stateDir = await folder(t)
   const servers = dynamicServers({ stateDir })
   await servers.load()

@@ -56,7 +56,7 @@ test('a tool whose hints contradict each other, or that is listed twice, may do 
   assert.equal(knownTools(await catalogOf([reads, reads]), once).get('a')?.annotated, 'read_only')
 })
 
-test('schemas and fingerprint are those of the entry', async () => {
+test('a known tool has the schemas and the fingerprint of its entry', async () => {
   const inputSchema = { type: 'object' }
   const outputSchema = { type: 'object', required: ['n'] }
   const catalog = await catalogOf([{ name: 'a', inputSchema, outputSchema }, { name: 'b' }])
@@ -68,7 +68,7 @@ test('schemas and fingerprint are those of the entry', async () => {
   assert.equal(tools.get('b')?.outputSchema, undefined)
 })
 
-test('a tool that has not changed is the same object, one that has is another, one that is gone is gone', async () => {
+test('an unchanged tool stays the same object, a changed tool becomes another object, and a removed tool is gone', async () => {
   const before = knownTools(
     await catalogOf([{ name: 'same' }, { name: 'changed' }, { name: 'gone' }]),
     new Map(),

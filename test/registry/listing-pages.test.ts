@@ -18,7 +18,7 @@ test('a long list comes in pages that leave nothing out, over the borders of ser
   assert.deepEqual([found[498], found[499], found[501], found.at(-1)], ['a__t498', 'b__t0', 'c__t0', 'd__t0'])
 })
 
-test('a list that fills its last page has no next one', async () => {
+test('a list that exactly fills its last page has no further page', async () => {
   const { page } = await servers({ a: many(500), none: {} })
   assert.equal(page()?.nextCursor, undefined)
 })

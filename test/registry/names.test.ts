@@ -5,7 +5,7 @@ import { pick, seeded } from '../support/random.ts'
 
 const names = new Names('__')
 
-test('a name carries its server, and finds back', () => {
+test('a public name contains its server, and maps back to server and name', () => {
   assert.equal(names.expose('search', 'query'), 'search__query')
   assert.deepEqual(names.resolve('search__query'), { server: 'search', name: 'query' })
   assert.deepEqual(names.resolve('search__a__b'), { server: 'search', name: 'a__b' })
@@ -13,11 +13,11 @@ test('a name carries its server, and finds back', () => {
   assert.deepEqual(names.resolve('search__'), { server: 'search', name: '' })
 })
 
-test('a name without a server is none of ours', () => {
+test('a name without a server is no name of the gateway', () => {
   for (const name of ['', 'query', '__query', '_', '__']) assert.equal(names.resolve(name), undefined, name)
 })
 
-test('another separator does the same', () => {
+test('another separator works in the same way', () => {
   const dashed = new Names('-')
   assert.equal(dashed.expose('search', 'a-b'), 'search-a-b')
   assert.deepEqual(dashed.resolve('search-a-b'), { server: 'search', name: 'a-b' })
@@ -38,7 +38,7 @@ test('a tool has its own name where models take it, and else one that is always 
   assert.match(narrow, /^s{40}_{8}x{7}_[0-9a-f]{8}$/)
 })
 
-test('two pairs never share a name, and every name finds back', () => {
+test('two pairs never share a name, and every name maps back', () => {
   const random = seeded(20_260_728)
   const text = (alphabet: string) =>
     Array.from({ length: Math.floor(random() * 6) }, () => pick(random, [...alphabet])).join('')
@@ -63,7 +63,7 @@ test('two pairs never share a name, and every name finds back', () => {
   }
 })
 
-test('a URI finds back byte by byte, with any content', () => {
+test('a URI maps back byte by byte, with any content', () => {
   for (const uri of [
     'file:///etc/hosts',
     'https://user@example.com:8443/a%20b/?q=1&r=/../x#top',
@@ -109,7 +109,7 @@ test('any value put into a template maps back', () => {
   }
 })
 
-test('a URI that names no server is none of ours', () => {
+test('a URI that names no server is no URI of the gateway', () => {
   for (const uri of [
     '',
     'file:///a',

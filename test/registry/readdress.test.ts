@@ -56,7 +56,7 @@ test('a server gets the baggage of the request itself, and none that a session b
   assert.deepEqual(headersOf({ baggage: 'a=2' }), { baggage: 'a=2', 'x-team': 'blue' })
 })
 
-test('there is no way to a server that does not exist, or to a tool that agents may not call', () => {
+test('no call reaches a missing server, or a tool that agents may not call', () => {
   const call = toolCall('from')
   assert.equal(readdress(call, undefined, 'to'), undefined)
   const server = serverNamed('other', { tools: { exclude: ['secret_*'] } })

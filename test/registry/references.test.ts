@@ -68,7 +68,7 @@ test('a tool that is shown under a shortened name is called by its own', () => {
   assert.equal(prompt?.name, 'a_b_1', 'prompts are not shortened')
 })
 
-test('a request that names no server is for nobody', () => {
+test('a request that names no server has no target', () => {
   for (const params of [
     '{}',
     '{"name":"t"}',

@@ -69,7 +69,7 @@ test('a conversation dropped while opening is closed as soon as open', async () 
   assert.ok(first.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
 })
 
-test('to drop nobody waits for a handshake that hangs', async () => {
+test('dropping a caller does not wait for a hanging handshake', async () => {
   const { clock, first, upstreamSessions } = setUp()
   const caller = new TestCaller()
   first.gate = new Promise(() => {})

@@ -51,7 +51,7 @@ async function scraped(t: TestContext) {
   return { metrics, live, scrape, without: () => live.swap(generation(new Map())) }
 }
 
-test('a scrape tells the states of now, and what Node says of the process', async (t) => {
+test('a scrape has the current states, and the facts of Node about the process', async (t) => {
   const { scrape } = await scraped(t)
   const { headers, body } = await scrape()
   assert.equal(headers['content-type'], 'text/plain; version=0.0.4; charset=utf-8')

@@ -50,7 +50,7 @@ test('under the same policies all calls end as they did, in the same time', asyn
   assert.deepEqual(rounded, playOf(recordingOf(mixed)).calls)
 })
 
-test('each kind of end is one again', async () => {
+test('each kind of end is replayed as the same kind', async () => {
   const ends: readonly Partial<RecordedCall>[] = [
     { attempts: [attempt({ verdict: 'tool_error' })], wrong: true },
     { attempts: [attempt({ verdict: 'schema_invalid' })], wrong: true },

@@ -161,7 +161,7 @@ async function soak(): Promise<boolean> {
 
   let after = before
   const isBack = await until(
-    'all is let go',
+    'the gateway has released everything',
     async () => {
       after = await footprintOf(gateway, elapsedS())
       const underWay = Object.keys(await gateway.sums('breakwater_inflight', 'server', ''))

@@ -107,7 +107,7 @@ test('calls of no known task are counted, and open none', async () => {
   assert.equal(await plain('breakwater_intents_unattributed_total'), 3)
 })
 
-test('where too many are open, the quietest is taken to be over, and its late calls are no new task', async () => {
+test('with too many open tasks, the quietest is taken to be over, and its late calls begin no new task', async () => {
   const { clock, begin, intents, closed, plain } = setUp()
   intents.tune({ idle: 30_000, max: 2, remember: 0 })
   const late = begin('x')
@@ -132,7 +132,7 @@ test('ten thousand tasks and more take no more room than allowed', async () => {
   assert.equal(await calls(), 10_500)
 })
 
-test('at the end all that are open are counted, and no timer is left', async () => {
+test('at the end all open tasks are counted, and no timer is left', async () => {
   const { clock, begin, intents, closed } = setUp()
   begin('x')()
   begin('y')(failed())

@@ -54,7 +54,7 @@ test('requests that are no calls of a listed tool stand under a name of their ow
   assert.ok((await scrape('breaker_state')).includes(line('_other', 'open', 1)))
 })
 
-test('a scrape counts anew, and what is gone is gone', async () => {
+test('each scrape counts anew, and removed breakers are gone', async () => {
   const { state, put, scrape } = scraped()
   put({ kind: 'breaker', tool: 't' }, { state: 'open' })
   put({ kind: 'retry-budget' }, { balance: 3 })

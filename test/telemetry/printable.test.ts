@@ -52,7 +52,7 @@ test('a painted line keeps our own colours, and nothing else that a terminal obe
   )
 })
 
-test('JSON means the same after it, and holds no such character but its own line breaks', () => {
+test('escaped JSON keeps its meaning, and has no such character but its own line breaks', () => {
   const value = { [`k${hostile.join('')}`]: hostile, n: 1, deep: [{ text: `\\${hostile.join('\\')}` }] }
   const json = `${printableJson(JSON.stringify(value))}\n`
   assert.deepEqual(JSON.parse(json), value)

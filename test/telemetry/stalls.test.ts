@@ -36,7 +36,7 @@ function watching(t: TestContext) {
 
 const none = Object.fromEntries(works.map((work) => [work, 0]))
 
-test('as long as nothing stands still every series is at 0', async (t) => {
+test('without a stall every series is at 0', async (t) => {
   const { clock, lines, work, counted } = watching(t)
   for (let n = 0; n < 10; n++) {
     work('schema', 90)

@@ -24,7 +24,7 @@ test('a lookup does not delay forgetting', () => {
   assert.equal(recent.peek('second'), 2)
 })
 
-test('the oldest are forgotten for as long as they are to be, and none behind the first that stays', () => {
+test('the oldest entries are forgotten up to the first entry to keep', () => {
   const recent = new Recent<number>(10)
   for (const [at, name] of ['a', 'b', 'c', 'd'].entries()) recent.set(name, at)
   recent.get('a')

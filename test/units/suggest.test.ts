@@ -16,7 +16,7 @@ test('other ways to join words find the name too', () => {
   assert.equal(suggest('Forward-Headers', keys), 'forwardHeaders')
 })
 
-test('a word that is like nothing gets no suggestion', () => {
+test('a word unlike any key gets no suggestion', () => {
   assert.equal(suggest('colour', keys), undefined)
   assert.equal(suggest('x', []), undefined)
 })

@@ -67,7 +67,7 @@ for (const [what, count, bytes] of [
     const { pipe, id, ended, other } = await stuck()
     const message = 'x'.repeat(bytes)
     for (let step = 1; step <= count; step++) void progress(pipe, id, step, { message })
-    await until('it is cut', () => ended.outcome !== undefined)
+    await until('the caller is cut', () => ended.outcome !== undefined)
     assert.ok(ended.outcome?.kind === 'failed')
     assert.deepEqual([ended.outcome.error.reason, ended.outcome.error.sent], ['overloaded', true])
     assert.match(ended.outcome.error.message, /reads too slowly/)

@@ -209,7 +209,7 @@ test('the gateway bridges to a server silent for two seconds, and learns its era
   const upstream = eraUpstream(t, url, clock)
   await upstream.open(modern(), never)
   const opening = Promise.all([upstream.open(legacy(), never), upstream.open(legacy(), never)])
-  await until('it is asked', () => answer !== undefined)
+  await until('the server has the question', () => answer !== undefined)
   await clock.advance(2_000)
   assert.deepEqual((await opening).map(eraOf), ['modern', 'modern'])
   assert.equal(upstream.eras().legacy?.decidedBy, 'silence')
@@ -217,7 +217,7 @@ test('the gateway bridges to a server silent for two seconds, and learns its era
   assert.equal(asked(came).filter((method) => method === 'initialize').length, 1)
   delete refuses.legacy
   answer?.()
-  await until('it is known', () => upstream.eras().legacy?.speaks === true)
+  await until('the legacy era is known', () => upstream.eras().legacy?.speaks === true)
   assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
 })
 
@@ -229,7 +229,7 @@ test('the gateway probes a silent server again after a minute', async (t) => {
   const handshakes = () => asked(came).filter((method) => method === 'initialize').length
   for (const round of [1, 2]) {
     const opening = upstream.open(legacy(), never)
-    await until('it is asked', () => handshakes() === round)
+    await until('the server has the handshake', () => handshakes() === round)
     await clock.advance(2_000)
     assert.equal(eraOf(await opening), 'modern')
     await clock.advance(59_999)
@@ -246,7 +246,7 @@ test('a client that gives up during the detection leaves no verdict, and the nex
   await upstream.open(modern(), never)
   const patience = new Cancellation()
   const opening = upstream.open(legacy(), patience)
-  await until('it is asked', () => asked(came).includes('initialize'))
+  await until('the server has the handshake', () => asked(came).includes('initialize'))
   const next = upstream.open(legacy(), never)
   delete refuses.legacy
   patience.abort(gatewayError('cancelled', 'enough'))

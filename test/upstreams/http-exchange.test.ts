@@ -38,7 +38,7 @@ test('a call ends when its server does not get the answer to its question, whoev
     underWay: new UnderWay(),
     unread: new Unread({ messages: 1, bytes: 1_000 }),
   })
-  await until('both are asked', () => answers.length === 2)
+  await until('both clients are asked', () => answers.length === 2)
   const [first, second] = answers
   void first?.('{"jsonrpc":"2.0","id":0,"result":{}}').catch(() => undefined)
   await assert.rejects(second!('{"jsonrpc":"2.0","id":0,"result":{}}'), { reason: 'overloaded' })

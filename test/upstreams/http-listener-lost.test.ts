@@ -57,9 +57,9 @@ test('a session that the listener finds lost is opened again, and listened to on
   await until('the stream is open', () => received.length === 1)
   known.session = 'session-2'
   gets[0]?.response.end()
-  await until('it rests', () => clock.pending > 0)
+  await until('the listener pauses', () => clock.pending > 0)
   await clock.advance(1_000)
-  await until('it was refused', () => gets.length === 2 && clock.pending > 0)
+  await until('the listener was refused', () => gets.length === 2 && clock.pending > 0)
   for (let second = 0; second < 10; second++) await clock.advance(1_000)
   await until('the new stream is open', () => received.length >= 2)
   for (let second = 0; second < 5; second++) await clock.advance(1_000)
@@ -80,7 +80,7 @@ test('a session that a call finds lost is listened to anew, and the old stream i
   reopen()
   await clock.advance(0)
   await until('the new stream is open', () => received.length === 2)
-  await until('the old one is closed', () => open() === 1)
+  await until('the old stream is closed', () => open() === 1)
   assert.deepEqual(
     gets.map(({ session }) => session),
     ['session-1', 'session-2'],

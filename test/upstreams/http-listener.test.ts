@@ -49,9 +49,9 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
     received,
     hooks,
     listener,
-    asked: (count: number) => until(`${count} requests are there`, () => gets.length >= count),
+    asked: (count: number) => until(`${count} requests have come`, () => gets.length >= count),
     /** Waits until the listener has a timer for its next request. */
-    resting: () => until('the listener rests', () => listener.opening === undefined && clock.pending > 0),
+    resting: () => until('the listener pauses', () => listener.opening === undefined && clock.pending > 0),
     open: () =>
       gets.filter(({ response }) => response.headersSent && !response.destroyed && !response.writableEnded)
         .length,
@@ -75,7 +75,7 @@ test("the listener asks for the session's events, and passes them on", async (t)
     ['GET', 'text/event-stream', 'session-1'],
   )
   assert.equal(headers['last-event-id'], undefined)
-  await until('both have come', () => received.length === 2)
+  await until('both events have come', () => received.length === 2)
   assert.deepEqual(received, ['a', 'b'])
   assert.equal(listener.opening, undefined)
 })
@@ -86,12 +86,12 @@ test('a slow consumer of events holds back later events', async (t) => {
   await asked(1)
   hooks.held = new Promise<void>((resolve) => (release = resolve))
   gets[0]?.response.write('data: a\n\n')
-  await until('the first has come', () => received.length === 1)
+  await until('the first event has come', () => received.length === 1)
   gets[0]?.response.write('data: b\n\n')
   await pause(20)
   assert.deepEqual(received, ['a'])
   release()
-  await until('both have come', () => received.length === 2)
+  await until('both events have come', () => received.length === 2)
 })
 
 test('a stream that ends is taken up again after a pause, behind the last event', async (t) => {
@@ -145,7 +145,7 @@ test('the pause doubles while streams break as soon as they are open, until one 
     await clock.advance(1)
   }
   await asked(4)
-  await until('it is open', () => clock.pending === 0)
+  await until('the stream is open', () => clock.pending === 0)
   await clock.advance(30_000)
   gets[3]!.response.end()
   await resting()
@@ -173,7 +173,7 @@ test('a server without such a stream is not asked again', async (t) => {
       { session: false },
     )
     await asked(1)
-    await until('it knows', () => listener.opening === undefined)
+    await until('the listener knows that the server has no stream', () => listener.opening === undefined)
     await clock.advance(1_000_000)
     assert.deepEqual([gets.length, hooks.asked, clock.pending], [1, 0, 0], `status ${status}`)
   }

@@ -173,7 +173,7 @@ test('a request that is given up fails for the reason that was given first', asy
     t,
     (_, response) => void response.writeHead(200, eventStream).write('data: a\n\n'),
   )
-  await until('the event is there', () => told.length === 2)
+  await until('the event has come', () => told.length === 2)
   const reason = gatewayError('cancelled', 'not needed', { sent: true })
   reply.abort(reason)
   reply.abort(gatewayError('internal', 'too late'))

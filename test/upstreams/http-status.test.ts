@@ -42,7 +42,7 @@ test('an answer to our request passes as it is', () => {
   }
 })
 
-test('a number that comes back as text is our id all the same, and is given back as a number', () => {
+test('an id that comes back as text is still known, and is given back as a number', () => {
   assert.deepEqual(read(200, result('"1"')), {
     text: result('1'),
     status: 200,
@@ -50,7 +50,7 @@ test('a number that comes back as text is our id all the same, and is given back
   })
 })
 
-test('an answer to another request is no answer to ours', () => {
+test('an answer to another request is not taken for the answer', () => {
   for (const id of ['2', '"2"', '"01"', '"1.0"', '0'])
     assert.equal(read(200, result(id)).error?.reason, 'bad_reply', id)
 })

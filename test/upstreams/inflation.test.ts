@@ -18,7 +18,7 @@ test('a small reply that holds a huge one is read no further than it is taken', 
   })
   inflation.write(huge, () => undefined)
   inflation.finish(() => (isOver = true))
-  await until('something is taken', () => taken > 0)
+  await until('some bytes are taken', () => taken > 0)
   for (let turn = 0; turn < 1_000; turn++) await setImmediate()
   assert.ok(taken <= 64 * 1024, String(taken))
   inflation.stop()

@@ -108,12 +108,12 @@ test('a server is told of a call that was given up', async (t) => {
   const params = { name: 'wait', arguments: {}, _meta: { progressToken: 1 } }
   const parts = { caller, channel, signal: patience.signal }
   const waiting = upstreamSession.exchange(newCall({ method: 'tools/call', params, ...parts }))
-  await until('it runs', () => channel.received.length > 0)
+  await until('the call runs', () => channel.received.length > 0)
   patience.abort(gatewayError('attempt_timeout', 'too slow'))
   const outcome = await waiting
   assert.ok(outcome.kind === 'failed' && outcome.error.sent)
   const cancelled = () => upstreamSession.exchange(toolCall('cancelled', {}, { caller })).then(said)
-  await until('the server knows', async () => (await cancelled()) === 1)
+  await until('the server knows of the cancellation', async () => (await cancelled()) === 1)
 })
 
 test('questions go to the caller whose call they belong to, whoever else calls', async (t) => {
@@ -155,7 +155,7 @@ test('changes reach each caller that listens, once, and resources only those who
   await second.exchange(toolCall('touch', { uri: 'test://a' }, { caller: callers[1] }))
   await second.exchange(toolCall('change_tools', {}, { caller: callers[1] }))
   const changes = (caller: TestCaller) => caller.of('notifications/tools/list_changed')
-  await until('both know', () => callers.every((caller) => changes(caller).length > 0))
+  await until('both callers know of the change', () => callers.every((caller) => changes(caller).length > 0))
   assert.equal(callers[0].of('notifications/resources/updated').length, 1)
   assert.equal(callers[1].received.length, 1)
   assert.ok(!callers[0].received.some(({ message }) => message.text.includes('subscriptionId')))
@@ -208,7 +208,7 @@ test('a legacy server that says nothing is initialized after two seconds', async
   const upstream = stdioUpstream(t, { ...legacy(''), clock })
   const opening = open(upstream)
   // Two timers: for the whole start, and for the first request.
-  await until('it is asked', () => clock.pending > 1)
+  await until('the server has the question', () => clock.pending > 1)
   await clock.advance(2_000)
   const upstreamSession = await opening
   assert.equal(upstreamSession.initializeResult.value.protocolVersion, '2025-11-25')

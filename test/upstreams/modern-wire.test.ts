@@ -256,7 +256,7 @@ test('a server that only needs more time gets its state back, byte for byte, und
   })
   const upstreamSession = await modernUpstream(t, url, clock).open(new TestCaller(), never)
   const asking = upstreamSession.exchange(toolCall('a', {}, { id: 0 }))
-  await until('it waits', () => clock.pending > 0)
+  await until('the request waits', () => clock.pending > 0)
   await clock.advance(250)
   const outcome = await asking
   assert.ok(outcome.kind === 'answered' && outcome.result.text.includes('"id":0,'))
@@ -312,7 +312,7 @@ test('a subscribe request during an opening is answered once a stream has its re
   const caller = new TestCaller()
   const upstreamSession = await modernUpstream(t, url).open(caller, never)
   upstreamSession.listen()
-  await until('the first is asked for', () => opened.length === 1)
+  await until('the first stream is requested', () => opened.length === 1)
   const subscribed = upstreamSession.exchange(
     newCall({ method: 'resources/subscribe', params: { uri: 'a' }, caller }),
   )
@@ -347,7 +347,7 @@ test('a subscription that breaks is asked for again, with a doubling pause while
     await clock.advance(pauseMs - 1)
     assert.equal(came.length, requests - 1)
     await clock.advance(1)
-    await until('it is asked again', () => came.length === requests && clock.pending === 1)
+    await until('the stream is requested again', () => came.length === requests && clock.pending === 1)
   }
   await upstreamSession.close()
   assert.equal(clock.pending, 0)

@@ -46,10 +46,10 @@ test('one sender has two posts under way, in order, and another sender does not 
   const [hostile, kind] = [{}, {}]
   for (let n = 0; n < 100; n++) void post(hostile, `hostile ${n}`)
   void post(kind, 'kind')
-  await until('what may be under way has come', () => bodies().length === 3)
+  await until('as many posts as allowed have come', () => bodies().length === 3)
   assert.deepEqual(bodies().sort(), ['hostile 0', 'hostile 1', 'kind'])
   take('hostile 0')
-  await until('one more has come', () => bodies().length === 4)
+  await until('one more post has come', () => bodies().length === 4)
   assert.equal(bodies()[3], 'hostile 2')
 })
 
@@ -57,13 +57,13 @@ test('many senders take turns, one post each', async (t) => {
   const { post, bodies, take } = await posting(t)
   const senders = Array.from({ length: MOST_UNDER_WAY }, (_, at) => ({ at }))
   for (const n of [0, 1, 2]) for (const sender of senders) void post(sender, `${sender.at}: ${n}`)
-  await until('the first of each is under way', () => bodies().length === MOST_UNDER_WAY)
+  await until('the first post of each sender is under way', () => bodies().length === MOST_UNDER_WAY)
   assert.ok(bodies().every((body) => body.endsWith(': 0')))
   void post({}, 'late')
   for (const { at } of senders) take(`${at}: 0`)
-  await until('the second of each is under way', () => bodies().length === 2 * MOST_UNDER_WAY)
+  await until('the second post of each sender is under way', () => bodies().length === 2 * MOST_UNDER_WAY)
   take('0: 1')
-  await until('the next one has come', () => bodies().length === 2 * MOST_UNDER_WAY + 1)
+  await until('the next post has come', () => bodies().length === 2 * MOST_UNDER_WAY + 1)
   assert.equal(bodies().at(-1), 'late')
 })
 
@@ -72,11 +72,11 @@ test('senders take turns over a single socket as well', async (t) => {
   const [hostile, kind] = [{}, {}]
   for (const n of [0, 1, 2]) void post(hostile, `hostile ${n}`)
   void post(kind, 'kind')
-  await until('the first has come', () => bodies().length === 1)
+  await until('the first post has come', () => bodies().length === 1)
   take('hostile 0')
-  await until('the next has come', () => bodies().length === 2)
+  await until('the next post has come', () => bodies().length === 2)
   take(bodies()[1] as string)
-  await until('the one behind it has come', () => bodies().length === 3)
+  await until('the post behind has come', () => bodies().length === 3)
   assert.ok(bodies().includes('kind'), bodies().join())
 })
 
@@ -86,13 +86,13 @@ test('an abandoned post frees its slot, whether it waits or is under way', async
   const sender = {}
   const underWay = [post(sender, 'under way', 100), post(sender, 'under way as well', 100)]
   const waiting = post(sender, 'waiting', 50)
-  await until('two have come', () => bodies().length === 2)
+  await until('two posts have come', () => bodies().length === 2)
   await clock.advance(50)
   assert.equal(await waiting, 'attempt_timeout')
   void post(sender, 'next')
   await clock.advance(50)
   assert.deepEqual(await Promise.all(underWay), ['attempt_timeout', 'attempt_timeout'])
-  await until('the next one has come', () => bodies().length === 3)
+  await until('the next post has come', () => bodies().length === 3)
   assert.equal(bodies()[2], 'next')
 })
 
@@ -102,18 +102,18 @@ test('a sender has a mebibyte on its way, or a single message that is larger', a
   const large = 'x'.repeat(2 * 1024 ** 2)
   const end = post(sender, large)
   assert.equal(await post(sender, 'one more'), 'overloaded')
-  await until('it has come', () => bodies().length === 1)
+  await until('the post has come', () => bodies().length === 1)
   take(large)
   assert.equal(await end, 'taken')
   void post(sender, 'one more')
-  await until('there is room again', () => bodies().length === 2)
+  await until('the next post has come', () => bodies().length === 2)
 })
 
 test('a signal takes back waiting posts, and lets posts under way end', async (t) => {
   const { post, bodies, take, ended } = await posting(t)
   const sender = {}
   const [first, second, third] = [0, 1, 2].map((n) => post(sender, `post ${n}`))
-  await until('two have come', () => bodies().length === 2)
+  await until('two posts have come', () => bodies().length === 2)
   ended.abort(gatewayError('cancelled', 'the session ended'))
   assert.equal(await third, 'cancelled')
   take('post 0')

@@ -47,7 +47,7 @@ async function heldToTheEnd(t: TestContext, framing: string, end: (peer: Socket)
   const [peer, connection] = [peers[0] as Socket, connections[0] as Socket]
   const before = connection.bytesRead
   peer.write(rest)
-  await until('the rest has come', () => connection.bytesRead === before + rest.length)
+  await until('the rest of the reply has come', () => connection.bytesRead === before + rest.length)
   end(peer)
   await Promise.race([once(peer, 'close'), once(peer, 'finish')])
   for (let turn = 0; turn < 10; turn++) await nextTurn()

@@ -44,7 +44,7 @@ test('no more connections are open for shaped calls than for others, and those t
   const { held, send, connections } = await start(t)
   const sent = [1, 2, 3, 4, 5].map(send)
   for (let answered = 0; answered < sent.length; answered++) {
-    await until('the next one is there', () => held.length >= Math.min(sent.length, answered + 2))
+    await until('the next call has come', () => held.length >= Math.min(sent.length, answered + 2))
     assert.ok(connections() <= 2, `${connections()} connections`)
     held[answered]!.end('{}')
     await sent[answered]!.end
@@ -59,7 +59,7 @@ test('no more connections are open for shaped calls than for others, and those t
 test('when the pools of a server are closed its shaped calls end, those that wait as well', async (t) => {
   const { calls, held, send, connections } = await start(t)
   const sent = [1, 2, 3].map(send)
-  await until('two of them are there', () => held.length === 2)
+  await until('two calls have come', () => held.length === 2)
   await calls.destroy()
   await Promise.all(sent.map(({ end }) => end))
   assert.deepEqual(

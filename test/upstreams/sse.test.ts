@@ -54,7 +54,7 @@ test('no call waits because the server is slow to take notifications and cancell
     const end = new AbortController()
     const call = toolCall('slow', {}, { signal: end.signal })
     const outcome = upstreamSession.exchange(call)
-    await until('it is under way', () => call.record.sent === true)
+    await until('the call is sent', () => call.record.sent === true)
     end.abort(gatewayError('cancelled', 'enough'))
     await outcome
   }
@@ -185,7 +185,7 @@ test('an event over the limit fails the call that it answers, if it answers any,
   })
   const upstreamSession = await openSse(sseUpstream(t, url, { maxReply: 4096 }))
   const slow = upstreamSession.exchange(toolCall('slow'))
-  await until('it is under way', () => waiting.length === 1)
+  await until('the call is under way', () => waiting.length === 1)
   const failed = await upstreamSession.exchange(toolCall('long'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'reply_too_large' && failed.error.sent)
   assert.equal((await slow).kind, 'answered')

@@ -118,7 +118,7 @@ test('an escaped descendant that holds the output delays nothing, and is ended t
   await until('the leader is gone', () => !isAlive(pid))
   await clock.advance(2_000)
   await closing
-  await until('the one that escaped is gone', () => !isAlive(escaped))
+  await until('the escaped process is gone', () => !isAlive(escaped))
 })
 
 test('a process that ends with its input is not signalled', async (t) => {

@@ -47,12 +47,12 @@ test("a slow reader holds up a fault's output like the process's, and nothing ov
   let isRead = false
   const reading = write([progress(WIRE_ID, 1), progress(WIRE_ID, 2)])?.then(() => (isRead = true))
   const real = result(ask(session, 'raw/say', { texts: [progress(WIRE_ID, 3)] }))
-  await until('the first has come', () => channel.of('notifications/progress').length === 1)
+  await until('the first message has come', () => channel.of('notifications/progress').length === 1)
   let isAnswered = false
   void real.then(() => (isAnswered = true))
   // The process writes to stderr after its stdout message, which waits in the gateway.
   const said = ask(session, 'raw/stderr', { text: 'said\n' })
-  await until('the process has said it', () => lines.some(({ stderr }) => stderr === 'said'))
+  await until('the process has written its line', () => lines.some(({ stderr }) => stderr === 'said'))
   assert.deepEqual([isRead, isAnswered, channel.of('notifications/progress').length], [false, false, 1])
   channel.release()
   await reading
@@ -68,7 +68,7 @@ test("nothing more of a fault's output is read once the fault is over", async (t
   channel.hold()
   const over = new Cancellation()
   const reading = write([progress(WIRE_ID, 1), progress(WIRE_ID, 2)], over)
-  await until('the first has come', () => channel.of('notifications/progress').length === 1)
+  await until('the first message has come', () => channel.of('notifications/progress').length === 1)
   over.abort('over')
   channel.release()
   await reading
@@ -119,8 +119,8 @@ test('a process in a crash loop gets its signal when its time is over, and no si
   upstream.crash(loop)
   assert.ok(await pidOf(doomed), 'a repeated loop changes nothing')
   await clock.advance(5_000)
-  await until('it has ended', () => doomed.ended.aborted)
-  await until('it is gone', () => upstream.processes() === 0)
+  await until('the conversation has ended', () => doomed.ended.aborted)
+  await until('the process is gone', () => upstream.processes() === 0)
   const spared = await open(upstream)
   over.abort('over')
   await clock.advance(5_000)

@@ -44,31 +44,31 @@ async function start(t: TestContext) {
 test('streams that are open at once have a connection each', async (t) => {
   const { streams, sockets, ask } = await start(t)
   for (let index = 0; index < 5; index++) ask()
-  await until('all are open', () => streams.length === 5)
+  await until('all streams are open', () => streams.length === 5)
   assert.equal(sockets.length, 5)
 })
 
 test('a stream that follows upon one which the server has ended in order goes over its connection', async (t) => {
   const { streams, sockets, ask } = await start(t)
   const first = ask()
-  await until('the first is open', () => streams.length === 1)
+  await until('the first stream is open', () => streams.length === 1)
   streams[0]!.end()
   await first.end
   // undici frees its connection a little later.
   for (let turn = 0; turn < 10; turn++) await nextTurn()
   ask()
-  await until('the second is open', () => streams.length === 2)
+  await until('the second stream is open', () => streams.length === 2)
   assert.equal(sockets.length, 1)
 })
 
 test('a stream that follows upon one whose connection broke has a connection of its own', async (t) => {
   const { streams, sockets, ask } = await start(t)
   const first = ask()
-  await until('the first is open', () => streams.length === 1)
+  await until('the first stream is open', () => streams.length === 1)
   sockets[0]!.resetAndDestroy()
   await first.end
   const second = ask()
-  await until('the second is open', () => streams.length === 2)
+  await until('the second stream is open', () => streams.length === 2)
   assert.equal(sockets.length, 2)
   streams[1]!.end('data: x\n\n')
   await second.end
@@ -87,7 +87,7 @@ test('a server that is not there fails a stream, and the next one is tried anew'
 test('closing the connections ends open streams, and no stream begins any more', async (t) => {
   const { connections, streams, sockets, ask } = await start(t)
   const open = ask()
-  await until('it is open', () => streams.length === 1)
+  await until('the stream is open', () => streams.length === 1)
   await connections.destroy()
   await open.end
   const late = ask()

@@ -32,7 +32,7 @@ function setUp(limits: UnfinishedLimits) {
     const hang = async (t: TestContext, kind: keyof typeof begin, bytes: number) => {
       const before = share.bytes + bytes
       const reply = await post(t, (_, response) => begin[kind](response, bytes, MAX), MAX, share)
-      return { ...reply, arrived: () => until('all of it is there', () => share.bytes >= before) }
+      return { ...reply, arrived: () => until('all bytes have come', () => share.bytes >= before) }
     }
     return { share, hang }
   }
@@ -55,7 +55,7 @@ test('an unfinished reply counts until it is complete, breaks off or is abandone
         MAX,
         share,
       )
-      await until('it is there', () => all.bytes >= 100 * KIB)
+      await until('the reply has come', () => all.bytes >= 100 * KIB)
       assert.equal(share.bytes, all.bytes)
       if (end === 'complete') response?.end(kind === 'body' ? 'x'.repeat(50 * KIB) : '\n\n')
       else if (end === 'broken') response?.destroy()
@@ -100,8 +100,8 @@ test('an event that is complete is held no longer, while its stream goes on', as
     MAX,
     share,
   )
-  await until('the event is there', () => told.length === 2)
-  await until('it is given back', () => all.bytes === 0)
+  await until('the event has come', () => told.length === 2)
+  await until('the bytes are released', () => all.bytes === 0)
 })
 
 test('a reply that comes at once, and a small one, cost nothing', async (t) => {
@@ -139,7 +139,7 @@ for (const kind of ['body', 'event'] as const)
     await first.end
     assert.deepEqual([first.last.error?.reason, first.last.error?.sent], ['overloaded', true])
     assert.match(first.last.error?.message ?? '', /at most 256000; gateway\.limits\.memory/)
-    await until('the third is there', () => share.bytes >= 200 * KIB)
+    await until('the third reply has come', () => share.bytes >= 200 * KIB)
     assert.deepEqual([second.last.error, third.last.error, causes], [undefined, undefined, ['per_server']])
     for (const { reply } of [second, third]) reply.abort(gatewayError('cancelled', 'not needed'))
     assert.equal(all.bytes, 0)

@@ -91,7 +91,7 @@ test('a slow reply keeps its slot until it is written, and is complete at the en
         '/admin/chaos',
       )
     ).body.faults[0]!
-  await until('it trickles', async () => (await counts()).hits === 1)
+  await until('the reply trickles', async () => (await counts()).hits === 1)
   // A reply beyond `maxConcurrent` goes out at once.
   assert.ok(JSON.stringify(await client.call('any')).includes(LARGE))
   const { overflow, concurrent } = await counts()
@@ -137,7 +137,7 @@ test("a fault slows down a server that streams faster than the fault's rate", as
     socket.on('error', () => undefined)
     socket.resume()
     socket.write(`POST ${pathname} HTTP/1.1\r\n${head.join('')}\r\n${body}`)
-    await until('it pours', () => written > 0)
+    await until('the reply is being written', () => written > 0)
     // The writer has stopped when the count stays the same for a while.
     for (let before = -1; before !== written; await setTimeout(500)) before = written
     const { body: chaos } = await gateway.admin<{ faults: Json[] }>('/admin/chaos')

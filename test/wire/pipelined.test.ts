@@ -105,7 +105,7 @@ class Connection {
   }
 
   async replies(count: number): Promise<Reply[]> {
-    await until(`${count} replies are there`, () => repliesIn(this.bytes).length >= count)
+    await until(`${count} replies have come`, () => repliesIn(this.bytes).length >= count)
     this.socket.destroy()
     return repliesIn(this.bytes)
   }
@@ -210,10 +210,10 @@ test('calls queued behind another call of their connection are answered when the
     const call = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'any', arguments: {} } }
     connection.socket.write(postOf('/mcp/one', headers, call))
   }
-  await until('all of them run', () => held.length === 3)
+  await until('all calls run', () => held.length === 3)
   ending.program.signal('SIGTERM')
   const { hostname, port } = new URL(ending.mcp())
-  await until('it takes no more connections', async () => {
+  await until('the gateway accepts no more connections', async () => {
     const socket = connect(Number(port), hostname)
     return once(
       socket.once('connect', () => socket.destroy()),

@@ -66,7 +66,7 @@ test('an agent that leaves while its replies are queued takes no slot of a fault
   for (const body of bodies) await agent.begin(body)
   await until('the fault has no place left', async () => (await countsOf(gateway, 'reset'))?.concurrent === 3)
   agent.close()
-  await until('it has them all', async () => (await countsOf(gateway, 'reset'))?.concurrent === 0)
+  await until('the fault holds no slot', async () => (await countsOf(gateway, 'reset'))?.concurrent === 0)
   assert.equal(await isCut(await RawClient.open(gateway.mcp('one')), 'fast'), true)
 })
 

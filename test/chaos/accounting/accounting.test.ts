@@ -71,7 +71,7 @@ test('a corrupted reply that was kept and served again counts for the call that 
   assert.deepEqual([seen?.fate, more.length], ['escaped', 0])
 })
 
-test('a call that nothing was done to has nothing to account for', async () => {
+test('a call without an effect of a fault has nothing to account for', async () => {
   const set = rig()
   set.arm([fault('a', 'test.spoil')], { mode: 'shadow' })
   const call = toolCall('t')
@@ -165,7 +165,7 @@ test('no fault hits work that continues after the end of its call', async () => 
   assert.equal(set.tally('a').decided, 0)
 })
 
-test('a partial reply that says so has surfaced, though no policy has looked at it', async () => {
+test('a partial reply marked as partial has surfaced, even if no policy has looked at the reply', async () => {
   const declared = { content: [], _meta: { 'dev.breakwater/partial': { reason: 'a part is missing' } } }
   const told = (outcome: Outcome) =>
     outcome.kind === 'answered' && answer({ ...(outcome.result.value.result as object), ...declared })
@@ -268,7 +268,7 @@ const hanging: Service = ({ signal }) =>
     whenAborted(signal, (error) => resolve({ kind: 'failed', error: { ...error, sent: true } })),
   )
 
-test('a failure is laid to the faults that made it, and not to a delay that the server would have survived', async () => {
+test('a failure is attributed to the faults that caused the failure, and not to a harmless delay', async () => {
   const short = fault('short', 'test.hold', { holdFor: 1 })
   const half = fault('half', 'test.hold', { holdFor: '1500ms' })
   const long = fault('long', 'test.hold', { holdFor: '1m' })

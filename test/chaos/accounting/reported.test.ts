@@ -42,7 +42,7 @@ test('an agent report can name the intent of the earlier call', async () => {
   assert.equal(known().safe, 1)
 })
 
-test('the calls of others, words that make no sense and calls that were not hit change nothing', async () => {
+test('reports about calls of others, about calls without a fault, and with invalid words change nothing', async () => {
   const { call, known } = await afterOne()
   await call(8, { [OUTCOME]: { call: 7, outcome: 'safe' } }, callerOf('two-0002-session'))
   for (const said of [
@@ -57,7 +57,7 @@ test('the calls of others, words that make no sense and calls that were not hit 
   assert.deepEqual(known(), { safe: 0, silent: 0, unknown: 0 })
 })
 
-test('nothing is heard while nothing is armed', async () => {
+test('reports are ignored while no fault is armed', async () => {
   const { call, known, set } = await afterOne()
   set.controller.disarm('me', 'enough')
   await call(8, { [OUTCOME]: { call: 7, outcome: 'safe' } })

@@ -8,7 +8,7 @@ import { fault, rig } from '../rig.ts'
 
 const plan = (faults: readonly object[], more: object = {}) => ({ enabled: true, faults, ...more })
 
-test('nothing resumes armed when the process starts, unless the plan says so', () => {
+test('no plan is armed when the process starts, unless the plan says so', () => {
   for (const persist of [false, true]) {
     const { apply, controller } = rig()
     apply(plan([fault('a', 'test.spoil')], { persist }))
@@ -120,7 +120,7 @@ test('a reload that removes a fault releases the calls held by the fault', async
   assert.equal((await held).kind, 'answered')
 })
 
-test('a fault ends when its time is up, and lets go; with the last one the run ends', async () => {
+test('a fault ends after its time and releases its calls; with the last fault the run ends', async () => {
   const { arm, send, clock, controller, typesOf } = rig()
   arm([fault('short', 'test.hold', { ttl: '1s' }), fault('long', 'test.spoil', { ttl: '2s' })])
   const held = send(toolCall('t'))
@@ -180,7 +180,7 @@ test('disarming takes effect on calls in flight, and leaves no timer', async () 
   assert.equal(clock.pending, 0)
 })
 
-test('nothing is armed once the process is about to end', async () => {
+test('no fault can be armed while the process is shutting down', async () => {
   const { arm, controller } = rig()
   await controller.stop()
   assert.deepEqual(arm([fault('a', 'test.hold')]), {
@@ -206,7 +206,7 @@ test('the kill switch stays on while the kill file is there', async (t) => {
   await controller.close()
 })
 
-test('turning to shadow lets go of what is held, and keeps the plan armed', async () => {
+test('switching to shadow releases held calls, and keeps the plan armed', async () => {
   const { arm, apply, send, controller, tally } = rig()
   arm([fault('a', 'test.hold')])
   const held = send(toolCall('t'))
@@ -217,7 +217,7 @@ test('turning to shadow lets go of what is held, and keeps the plan armed', asyn
   assert.deepEqual([tally('a').hits, tally('a').shadowed], [1, 1])
 })
 
-test('another seed is another run', async () => {
+test('a new seed begins a new run', async () => {
   const { arm, apply, send, tally } = rig()
   arm([fault('a', 'test.spoil')])
   await send(toolCall('t'))

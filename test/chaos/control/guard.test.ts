@@ -38,7 +38,7 @@ test('an environment not known as a test environment refuses to arm, from any so
   }
 })
 
-test('an environment that is known to be for tests, or that the config names, does not refuse', () => {
+test('a test environment, or an environment named in the config, does not refuse to arm', () => {
   for (const environment of [...known.split(', '), 'Staging', 'QA'])
     assert.equal(refused({ environment }), undefined)
   const chaosEnvironments = ['staging-eu']
@@ -74,12 +74,12 @@ test('no reload opens the lock, and each attempt is logged', () => {
   assert.deepEqual(typesOf(), ['plan', 'refused'])
 })
 
-test('the flag and a plan are keys of their own', () => {
+test('arming needs both the flag and a plan with faults', () => {
   assert.equal(refused({}, { enabled: false }), 'refused: chaos.enabled is false')
   assert.equal(refused({}, { faults: [] }), 'refused: the plan has no faults')
 })
 
-test('the runtime API has no key to the lock either', () => {
+test('the runtime API cannot open the lock either', () => {
   const { apply, controller } = rig({ environment: 'production' })
   apply({ enabled: true })
   assert.deepEqual(controller.runtime.inject(parsedFault(fault('a', 'test.spoil')), 'api'), {

@@ -6,7 +6,7 @@ import { injectedFaults } from '../../../src/mesh/injected.ts'
 
 const read = (name: string, more: object = {}) => parsedFault(fault(name, 'test.spoil', more))
 
-test('a fault comes by the runtime API and goes when its time is up; the plan stays disarmed', async () => {
+test('a fault of the runtime API ends when its time is over; the plan stays disarmed', async () => {
   const { apply, controller, send, clock } = rig()
   apply({ enabled: true, faults: [fault('planned', 'test.hold')] })
   const injected = controller.runtime.inject(read('quick'), 'api', 5_000)
@@ -41,7 +41,7 @@ test('a fault that names a protected server is refused; a glob skips the protect
   assert.equal(injectedFaults.of(call.record), undefined)
 })
 
-test('a fault is cleared by its id, all of them at once, and the plan is left alone', () => {
+test('runtime faults are cleared by id, or all at once, and the plan stays unchanged', () => {
   const { arm, controller } = rig()
   arm([fault('planned', 'test.spoil')])
   const [a] = ['a', 'b', 'c'].map((name) => controller.runtime.inject(read(name), 'api'))

@@ -11,7 +11,7 @@ const slot = (index: number) => ({ per: 'slot' as const, index })
 /** Standard deviations that hold 99.9 % of a normal distribution. */
 const Z = 3.29
 
-test('bursts of mean 16 are that long, and the rate over time is kept, within their 99.9 % intervals', () => {
+test('bursts with mean 16 have this mean, and the rate over time is kept, within their 99.9 % intervals', () => {
   const steps = 400_000
   const bursts = chain(0.2, 16)
   let begun = 0
@@ -62,14 +62,14 @@ test('a step far ahead costs no more than a block of draws', () => {
   assert.ok(draws <= 2 * 4_098, `${draws} draws`)
 })
 
-test('with a rate of 1 every step is on, with 0 none', () => {
+test('with a rate of 1 every step is on, with a rate of 0 no step', () => {
   for (let index = 0; index < 100; index++) {
     assert.equal(chain(1, 8).at(slot(index)).on, true)
     assert.equal(chain(0, 8).at(slot(index)).on, false)
   }
 })
 
-test('a short chain of its own for each task: 8 calls at 2 % in bursts of 16 hit few tasks, and these hard', () => {
+test('each task has a separate short chain: 8 calls at 2 % in bursts of 16 hit few tasks, and these tasks hard', () => {
   const bursts = chain(0.02, 16)
   const tasks = 20_000
   let hit = 0

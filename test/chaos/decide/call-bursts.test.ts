@@ -77,7 +77,7 @@ test('over fifty seeds of 200 tasks the share of failed tasks is what the study 
   assert.ok(Math.abs(mean - 0.035) < 0.027, `mean ${mean}`)
 })
 
-test('in one long task a burst of mean 16 has a mean of 16, a float one of its own, and the rate is kept', () => {
+test('in one long task bursts have their configured mean, whole or fractional, and the rate is kept', () => {
   for (const meanLength of [16, 2.5, 1]) {
     const rate = 0.1
     const steps = 200_000

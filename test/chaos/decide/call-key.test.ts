@@ -23,7 +23,7 @@ test('a call is known by its intent, tool, arguments and occurrence, whatever th
   assert.equal(again.key, first.key)
 })
 
-test('the same call once more is another occurrence; another attempt is the same one', () => {
+test('a repeated call is another occurrence; another attempt belongs to the same occurrence', () => {
   const ids = new Identities()
   const call = intent('i', { a: 1 })
   const first = ids.of(call)
@@ -33,7 +33,7 @@ test('the same call once more is another occurrence; another attempt is the same
   assert.equal(drawKeyOf(first, 1, true), drawKeyOf(first, 2, true))
 })
 
-test('twins in two arms of an experiment are the same call, however often the other arm saw its like', () => {
+test('twins in two arms of an experiment are the same call, however often the other arm has made the call', () => {
   const ids = new Identities()
   const keyIn = (arm: string) => {
     const call = intent('i', { a: 1 })
@@ -49,7 +49,7 @@ test('twins in two arms of an experiment are the same call, however often the ot
   assert.equal(keyIn(''), control[0])
 })
 
-test('a fallback call is a call of its own, though the record is the same', () => {
+test('a fallback call is a separate call, though it shares the record', () => {
   const ids = new Identities()
   const call = toolCall('a', { x: 1 })
   const other = derive(call, { tool: 'b' })
@@ -70,7 +70,7 @@ test('requests that are no tool calls are known by method and params', () => {
   assert.equal(new Identities().of(read('a:1')).key, new Identities().of(read('a:1')).key)
 })
 
-test('arguments that are too large or too deep go by arrival, labelled', () => {
+test('calls with too large or too deep arguments are keyed by arrival, and labelled so', () => {
   let deep: object = {}
   for (let depth = 0; depth < 200; depth++) deep = { deep }
   for (const args of [deep, { text: 'x'.repeat(300_000) }]) {

@@ -39,7 +39,7 @@ test('when: a window begins at its start and is over at its end', () => {
   assert.deepEqual(due({ window: { from: 8 } }, 'sinceMs', 10), [8, 9, 10])
 })
 
-test('draws are those of the name, or of the domain that several faults share', () => {
+test('draws depend on the name of the fault, or on the domain shared by several faults', () => {
   const random = createKeyedRandom(1)
   const draw = (more: object) => decider(read(more), random)({ drawKey: 'k', count: 1, sinceMs: 0 }).u
   assert.equal(draw({ name: 'a' }), draw({ name: 'a', rate: 0.5, match: { tool: 'x' } }))
@@ -82,7 +82,7 @@ test('a ramp goes from one rate to the other in a straight line, up or down, and
   }
 })
 
-test('a task that is left out is left out of everything, by one draw of its own', () => {
+test('a single draw leaves a task out of all faults', () => {
   const decide = decider(read({ match: { tasks: 0.3 } }), createKeyedRandom(3))
   const of = (task: string, drawKey: string) => decide({ drawKey, task, count: 1, sinceMs: 0 })
   let hit = 0

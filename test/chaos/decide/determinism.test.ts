@@ -16,7 +16,7 @@ async function all(manner: Manner = {}): Promise<string[][]> {
 const expected = await all()
 const decided = expected.flat()
 
-test('the work meets enough faults for the others to say something', () => {
+test('the workload meets enough faults to make the other tests meaningful', () => {
   assert.ok(decided.length > 10_000, `${decided.length} decisions`)
   for (const part of expected) assert.equal(new Set(part).size, part.length)
   for (const name of ['drifting', 'failing', 'lasting', 'seen', 'some-tasks', 'task-bursts', 'call-bursts']) {

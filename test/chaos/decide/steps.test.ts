@@ -84,7 +84,7 @@ test('calls in bursts count within their task, whatever other tasks do meanwhile
   assert.ok([...expected.values()].some((own) => new Set(own).size === 2))
 })
 
-test('tasks in a row are those whose names differ in the number at the end', async () => {
+test('tasks are consecutive if their names differ in the number at the end', async () => {
   const fates = async (name: (task: number) => string) => {
     const set = rig()
     set.arm([fault('a', 'test.spoil', { rate: 0.5, when: { burst: { meanLength: 50, per: 'intent' } } })])

@@ -11,7 +11,7 @@ const answer = answering({ content: [] })
 const unsent = () => assert.fail('must not be sent')
 
 for (const side of ['upstream', 'client'] as const) {
-  test(`an expired token is a 401 that says so (${side})`, async () => {
+  test(`an expired token gives a 401 with this reason (${side})`, async () => {
     const injection = testInjection({ side })
     await expired.layer(expired.schema.parse({}), injection)(unsent)(toolCall('search'))
     const [reply] = injection.replies
@@ -21,7 +21,7 @@ for (const side of ['upstream', 'client'] as const) {
     assert.deepEqual(injection.notes, [{ status: 401, error: 'invalid_token' }])
   })
 
-  test(`a token that does not go far enough is a 403 that names the scope (${side})`, async () => {
+  test(`a token with too narrow a scope gives a 403 that names the scope (${side})`, async () => {
     const injection = testInjection({ side })
     await scope.layer(scope.schema.parse({ scope: 'files:read files:write' }), injection)(unsent)(
       toolCall('search'),
@@ -35,7 +35,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('a token holds for a while, and not for longer', async () => {
+test('a token is valid for a while, and not for longer', async () => {
   const injection = testInjection()
   const layer = expired.layer(expired.schema.parse({ after: '30s' }), injection)(answer)
   assert.equal((await layer(toolCall('search'))).kind, 'answered')
@@ -53,7 +53,7 @@ test('a scope that would break the header is refused', () => {
   }
 })
 
-test('a server behind stdio has no status to give, while the agent has', async () => {
+test('the fault has no status to send from a stdio server, but has one to send to an agent', async () => {
   const kind = { transport: 'stdio', era: 'legacy' } as const
   for (const fault of [expired, scope]) {
     assert.equal(refusalOf(fault, kind), 'stdio has no HTTP status')
@@ -66,7 +66,7 @@ test('a server behind stdio has no status to give, while the agent has', async (
   }
 })
 
-test('to whoever has a token of another owner something is forbidden, not there, or what the other would get', async () => {
+test('a token of another owner gets an error, a "not found", or the answer for the other owner', async () => {
   const injection = testInjection()
   const results = []
   for (const as of ['forbidden', 'not_found', 'other_result']) {
@@ -82,7 +82,7 @@ test('to whoever has a token of another owner something is forbidden, not there,
   assert.equal(injection.replies[0]?.status, 403)
 })
 
-test('the first token holds, the next one is refused, and no note has either', async () => {
+test('the first token is accepted, the next token is refused, and no note contains a token', async () => {
   const injection = testInjection({ side: 'client' })
   const layer = faultLayer(authFaults['auth.refresh_refused'], {}, injection)(answer)
   const kinds = []

@@ -93,7 +93,7 @@ test('the first attempts of each call fail with 503, and then one passes', async
   assert.equal(injection.inapplicable.length, 1)
 })
 
-test('without HTTP, the first attempts find nobody', async () => {
+test('without HTTP, the first attempts find no server', async () => {
   const injection = testInjection({
     faultEnvironment: { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) },
   })

@@ -55,7 +55,7 @@ async function hold(fault: FaultType<unknown>, config: unknown) {
   return { injection, signal, calls, outcomes, finished }
 }
 
-test('a fault of the bytes of a reply has nothing to do where a part of them is with the agent already', async () => {
+test('a fault on the bytes of a reply does nothing if the agent already has a part of the reply', async () => {
   for (const [fault, config] of [
     [reset, {}],
     [slowDrip, {}],
@@ -71,7 +71,7 @@ test('a fault of the bytes of a reply has nothing to do where a part of them is 
   }
 })
 
-test('there is no name to look up where addresses are numbers, and no certificate without https', () => {
+test('conn.dns does not apply to numeric addresses, and conn.tls does not apply without https', () => {
   const refusals = (type: 'conn.dns' | 'conn.tls') =>
     ['http://127.0.0.1:1/mcp', 'http://[::1]:1/mcp', 'https://a.example/mcp'].map((url) =>
       refusalOf(connectionFaults[type], { transport: 'http', era: undefined, address: serverAddress([url]) }),

@@ -9,7 +9,7 @@ const fault = httpFaults['http.status']
 const never = () => assert.fail('the server got the call')
 const stdio = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
 
-test('the gateway reads a 503 where the reply would be, and the server never gets the call', async () => {
+test('the gateway gets a 503 in place of the reply, and the server never gets the call', async () => {
   const injection = testInjection()
   const outcome = await fault.layer(fault.schema.parse({}), injection)(never)(toolCall('echo'))
   assert.deepEqual(injection.replies, [{ status: 503, headers: { 'content-type': 'text/plain' }, body: '' }])
@@ -17,7 +17,7 @@ test('the gateway reads a 503 where the reply would be, and the server never get
   assert.deepEqual(injection.notes, [{ status: 503 }])
 })
 
-test("on the agent's side the status is the agent's, whatever the server is", async () => {
+test('with side client, the agent gets the status, in front of any server', async () => {
   for (const faultEnvironment of [{}, stdio]) {
     const injection = testInjection({ side: 'client', faultEnvironment })
     const config = {
@@ -30,7 +30,7 @@ test("on the agent's side the status is the agent's, whatever the server is", as
   }
 })
 
-test('there is no status between the gateway and a process', async () => {
+test('a stdio server has no HTTP status', async () => {
   assert.equal(
     refusalOf(fault, { transport: 'stdio', era: undefined }),
     'stdio has no HTTP status; see rpc.error',
@@ -42,7 +42,7 @@ test('there is no status between the gateway and a process', async () => {
   assert.deepEqual(injection.inapplicable, ['stdio has no HTTP status'])
 })
 
-test('a status is one that is no success, headers cannot break out of their line or misstate the body', () => {
+test('a status must be no success, and headers must not break out of their line or misstate the body', () => {
   const refused = [
     { status: 200 },
     { status: 600 },

@@ -51,7 +51,7 @@ test('a rate limit lets its calls a second through, for each server separately',
   assert.equal(injection.inapplicable[0], 'within 2 calls a second')
 })
 
-test('a server behind stdio has no status to give', async () => {
+test('a stdio server has no HTTP status', async () => {
   const kind = { transport: 'stdio', era: 'legacy' } as const
   assert.equal(refusalOf(tooMany, kind), 'stdio has no HTTP status')
   const injection = testInjection({ faultEnvironment: { kindOf: () => kind } })

@@ -27,7 +27,7 @@ function setUp(config: unknown, parts: TestInjectionParts = { faultEnvironment: 
 
 const errorOf = (outcome: Outcome) => (outcome.kind === 'failed' ? outcome.error : undefined)
 
-test('the process gets the signal, and the call goes on to meet its fate', async () => {
+test('the process gets the signal, and the call is still sent', async () => {
   const { injection, send, runs } = setUp({})
   await send()
   assert.deepEqual(injection.faultEnvironment.signalled, [{ server: 'test', signal: 'SIGTERM' }])
@@ -61,7 +61,7 @@ test('hit calls find no process until the process may be started again', async (
   assert.deepEqual([runs(), injection.faultEnvironment.signalled.length], [2, 2])
 })
 
-test('each server has an outage of its own', async () => {
+test('each server has a separate outage', async () => {
   const { injection, send, runs } = setUp({ restartAfter: '5s' })
   await send('one')
   await send('two')
@@ -72,7 +72,7 @@ test('each server has an outage of its own', async () => {
   assert.equal(runs(), 2)
 })
 
-test('where no process runs there is nothing to kill, and no outage', async () => {
+test('without a running process, nothing is killed and no outage begins', async () => {
   const { injection, send, runs } = setUp(
     { restartAfter: '5s' },
     { faultEnvironment: { ...stdio, signal: () => false } },
@@ -105,7 +105,7 @@ function hitting(type: keyof typeof processFaults, config: object, parts: Partia
 const signalsOf = ({ injection }: ReturnType<typeof hitting>) =>
   injection.faultEnvironment.signalled.map(({ signal }) => signal)
 
-test('a process is stopped, and goes on when its time is over', async () => {
+test('a stopped process continues when its time is over', async () => {
   const hit = hitting('proc.pause', { for: '5s' })
   await hit.send()
   assert.deepEqual(hit.injection.notes, [{ effect: 'paused', forMs: 5_000 }])
@@ -127,7 +127,7 @@ test('calls in a pause do not extend the pause, and the next call afterwards beg
   assert.deepEqual(hit.injection.notes[2], { effect: 'paused', forMs: 5_000 })
 })
 
-test('a stopped process goes on once, as soon as the fault ends', async () => {
+test('a stopped process is continued once, as soon as the fault ends', async () => {
   const hit = hitting('proc.pause', { for: '5s' })
   await hit.send()
   hit.injection.release()
@@ -147,14 +147,14 @@ test('a pause delays a hit call until the earlier end of the fault and the pause
   await Promise.all(delays)
 })
 
-test('where no process runs there is nothing to stop', async () => {
+test('without a running process, nothing is stopped', async () => {
   const { injection, send } = hitting('proc.pause', {}, { faultEnvironment: { signal: () => false } })
   await send()
   assert.deepEqual(injection.inapplicable, ['the server has no process now'])
   assert.equal(injection.clock.pending, 0)
 })
 
-test('a crash loop begins with the first call, is the same for those after it, and is over for good', async () => {
+test('a crash loop begins with the first call, covers later calls, and does not begin again after its end', async () => {
   const { injection, send } = hitting('proc.crash_loop', { for: '30s', after: '100ms' })
   const { crashed } = injection.faultEnvironment
   await send()
@@ -196,7 +196,7 @@ async function printedBy(config: object): Promise<Buffer | undefined> {
   return shaped?.before
 }
 
-test('a program prints what programs print, before an answer that is whole', async () => {
+test('pollution prints typical lines of programs before an unchanged answer', async () => {
   assert.equal(String(await printedBy({ lines: 2 })), '[INFO] processing request\n'.repeat(2))
   assert.equal(String(await printedBy({ kind: 'json' })), '{"level":"info","msg":"processing request"}\n')
   assert.match(String(await printedBy({ kind: 'banner' })), /^=+\n.*stdio\n=+\n$/)

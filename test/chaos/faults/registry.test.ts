@@ -88,7 +88,7 @@ test('a stale list hides changes, page by page, up to its maximum age', async ()
   assert.deepEqual(names(await list({ tools: [tool('a'), tool('b')] })), ['a', 'b'])
 })
 
-test('a stale schema is the one that was really seen before', async () => {
+test('a stale schema is the schema that was really seen before', async () => {
   const { injection, list } = firing('registry.stale_schema', {})
   const old = tool('a', { inputSchema: { type: 'object', properties: { town: {} } }, description: 'old' })
   await list({ tools: [old] })
@@ -97,7 +97,7 @@ test('a stale schema is the one that was really seen before', async () => {
   assert.deepEqual(injection.notes.at(-1), { tool: 'a', how: 'inputSchema,outputSchema as it was' })
 })
 
-test('without one that was seen, a required member of a schema has another name', async () => {
+test('without an earlier schema, a required member gets another name', async () => {
   const { injection, list } = firing('registry.stale_schema', { tools: ['b'] })
   const result = await list({ tools: [tool('a'), tool('b')] })
   assert.deepEqual(result?.tools, [
@@ -144,7 +144,7 @@ test('drop_cursor ends a list early, and leaves the last page alone', async () =
   assert.deepEqual(injection.inapplicable, ['the page has no cursor'])
 })
 
-test('invalid_cursor leads to a page that nobody knows', async () => {
+test('invalid_cursor gives a cursor that the server does not know', async () => {
   const { list } = firing('registry.invalid_cursor', {})
   assert.deepEqual(await list({ tools: [] }), { tools: [], nextCursor: 'aaaaaaaaaaaaaaaa' })
   assert.equal((await firing('registry.invalid_cursor', { cursor: '' }).list({ tools: [] }))?.nextCursor, '')
@@ -176,7 +176,7 @@ test('dup_name gives a second tool the name of the first', async () => {
   assert.deepEqual((await list({ tools: [b] }))?.tools, [b, b])
 })
 
-test('bad_ttl says an absurd time, where the era has one at all', async () => {
+test('bad_ttl gives an absurd time in an era with a lifetime of lists', async () => {
   const modern = { faultEnvironment: { kindOf: () => ({ transport: 'http', era: 'modern' }) as const } }
   const { list, injection } = firing('registry.bad_ttl', { ttlMs: -1 }, modern)
   assert.deepEqual(await list({ tools: [], ttlMs: 5 }), { tools: [], ttlMs: -1 })

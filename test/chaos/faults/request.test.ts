@@ -42,7 +42,7 @@ for (const [name, config, expected, asksElse] of changes)
     assert.equal(injection.isChanged(outcome), asksElse)
   })
 
-test('arguments that are not there, and lists that are too short, are left alone', async () => {
+test('missing arguments and too short lists stay unchanged', async () => {
   for (const [name, config, args] of [
     ['argument_lost', { argument: 'z' }, odd],
     ['argument_lost', {}, '{}'],

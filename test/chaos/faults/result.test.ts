@@ -59,7 +59,7 @@ test('error_as_success hides an error, of whatever kind, behind a success', asyn
   }
 })
 
-test('a success in place of a failure has what every result of a modern server has', async () => {
+test('a success in place of a failure has all members of a modern result', async () => {
   const faultEnvironment = { kindOf: () => ({ transport: 'http', era: 'modern' }) as const }
   const { result } = await fire('result.error_as_success', { text: 'done' }, failing, { faultEnvironment })
   assert.deepEqual(result, { resultType: 'complete', content: [{ type: 'text', text: 'done' }] })
@@ -93,7 +93,7 @@ test('oversize grows a reply by its size, and the gateway reads the reply like a
   assert.deepEqual(injection.notes, [{ bytes: 65_536 }])
 })
 
-test('the outcome of an oversized reply is what the reader makes of it', async () => {
+test('the outcome of an oversized reply is the outcome of reading the reply', async () => {
   const error = gatewayError('reply_too_large', 'too large')
   const { outcome } = await fire('result.oversize', {}, answering(good), {
     faultEnvironment: { read: () => ({ kind: 'failed', error }) },

@@ -21,7 +21,7 @@ const contentOf = (outcome: Outcome) => resultIn(outcome)?.content
 
 const { layer, schema } = routeFaults['route.wrong_backend']
 
-test('a call that goes to the wrong server gets the answer of that one, as a corrupted one', async () => {
+test('a call sent to the wrong server gets the answer of this server, counted as corrupted', async () => {
   const injection = shotWith()
   const outcome = await layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool'))
   assert.deepEqual(contentOf(outcome), ['there'])
@@ -62,7 +62,7 @@ const movedLayer = (config: object, injection = shotWith()) => ({
   service: moved.layer(moved.schema.parse(config), injection)(here),
 })
 
-test('a tool that has moved says where', async () => {
+test('a moved tool gives its new place', async () => {
   const { injection, service } = movedLayer({ tools: ['to*'], replacement: 'mirror/tool2' })
   const outcome = await service(toolCall('tool'))
   assert.equal(outcome.kind, 'answered')
@@ -72,7 +72,7 @@ test('a tool that has moved says where', async () => {
   assert.equal(injection.inapplicable.length, 1)
 })
 
-test('a tool that has moved silently is answered from its new place', async () => {
+test('a silently moved tool is answered from its new place', async () => {
   const { injection, service } = movedLayer({ replacement: 'mirror', mode: 'silent' })
   assert.deepEqual(contentOf(await service(toolCall('tool'))), ['there'])
   assert.equal(injection.faultEnvironment.sent[0]?.call.tool, 'tool')

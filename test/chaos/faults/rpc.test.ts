@@ -42,7 +42,7 @@ test('an id comes back digit by digit, even one that no double can hold', async 
 
 for (const side of ['upstream', 'client'] as const) {
   for (const kind of ['truncate', 'bad_json', 'wrong_content_type'] as const) {
-    test(`a reply that is broken by ${kind} is made of the real one, and is no JSON (${side})`, async () => {
+    test(`a reply broken by ${kind} is made from the real reply, and is no JSON (${side})`, async () => {
       const injection = testInjection({ side })
       const outcome = await malformed.layer({ kind }, injection)(answer)(toolCall('echo'))
       assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'bad_reply')
@@ -140,7 +140,7 @@ test('two faults cannot shape one answer: the second says so, and does nothing',
 
 const failed: Outcome = { kind: 'failed', error: gatewayError('upstream_unavailable', 'gone') }
 
-test('where there is no reply, none can be broken: the failure passes and the journal says so', async () => {
+test('without a reply nothing can be broken: the failure passes and the journal says so', async () => {
   for (const name of ['malformed', 'wrong_id', 'duplicate', 'late', 'reorder'] as const) {
     const injection = testInjection()
     const layer = faultLayer(rpcFaults[`rpc.${name}`], {}, injection)

@@ -62,7 +62,7 @@ for (const [lost, asked] of [
   })
 }
 
-test('other requests than the ones that are named are answered, and then there is nothing to do', async () => {
+test('other requests than the named requests are answered, and the fault does nothing', async () => {
   const injection = testInjection()
   const { service, answers } = server('sampling/createMessage', new Promise(() => undefined))
   const layer = fault.layer(fault.schema.parse({ ask: 'elicitation/create' }), injection)

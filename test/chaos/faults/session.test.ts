@@ -31,7 +31,7 @@ test('the session is lost before the call goes to the server, which says so itse
   assert.deepEqual(injection.notes, [{ lost: 'session' }])
 })
 
-test('where there is no session, none is lost', async () => {
+test('without a session, no session is lost', async () => {
   const injection = testInjection({ faultEnvironment: { loseSession: () => false } })
   assert.equal(
     (await lost.layer(lost.schema.parse({}), injection)(answer)(toolCall('search'))).kind,

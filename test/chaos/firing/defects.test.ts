@@ -51,7 +51,7 @@ test('a broken decider does not stop the call, and no place is lost', async () =
   assert.equal(set.controller.status().engineErrors, 1)
 })
 
-test('a defect further in is none of the engine', async () => {
+test('a defect below the engine is no error of the engine', async () => {
   const set = rig({ server: () => Promise.reject(new Error('not ours')) })
   set.arm([fault('a', 'test.spoil')])
   await assert.rejects(set.send(toolCall('t')), /not ours/)

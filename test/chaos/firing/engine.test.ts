@@ -143,7 +143,7 @@ test('a changed result keeps every other byte of the reply, and is marked nowher
   assert.equal(changed.kind === 'answered' && changed.result.text, text.replace('original', 'spoiled'))
 })
 
-test('a fault at the client puts its reply on the wire, one upstream only where the gateway reads it', async () => {
+test('a fault at the client puts its reply on the wire; a fault upstream gives its reply to the gateway', async () => {
   for (const side of ['client', 'upstream'] as const) {
     const { send, arm } = rig()
     arm([fault('a', 'test.reply', { side })])
@@ -154,7 +154,7 @@ test('a fault at the client puts its reply on the wire, one upstream only where 
   }
 })
 
-test('tools that are not known to be read-only need leave', async () => {
+test('tools not known to be read-only need permission for writes', async () => {
   const { send, arm, controller } = rig({ effectOf: () => 'unknown' })
   arm([fault('a', 'test.spoil'), fault('b', 'test.spoil', { allowWrites: true, match: { tool: 'u' } })])
   await send(toolCall('t'))
@@ -167,7 +167,7 @@ test('tools that are not known to be read-only need leave', async () => {
   ])
 })
 
-test('a fault that keeps calls from the server needs no leave', async () => {
+test('a fault that keeps calls from the server needs no permission for writes', async () => {
   const { send, arm, controller } = rig({ effectOf: () => 'unknown' })
   arm([fault('a', 'test.withheld')])
   await send(toolCall('t'))
@@ -184,7 +184,7 @@ test('a fault skips servers outside its abilities', async () => {
   assert.equal(controller.journal.decisions()[0]?.because, 'refused')
 })
 
-test('a fault stops at its most injections', async () => {
+test('a fault stops at its largest number of injections', async () => {
   const { send, arm, tally } = rig()
   arm([fault('a', 'test.spoil', { maxInjections: 2 })])
   for (let round = 0; round < 5; round++) await send(toolCall('t'))
@@ -192,7 +192,7 @@ test('a fault stops at its most injections', async () => {
   assert.equal(tally('a').decided, 5)
 })
 
-test('past its most concurrent calls a fault lets calls by, and counts them', async () => {
+test('beyond its largest number of concurrent calls, a fault lets calls pass and counts them', async () => {
   const { send, arm, tally, clock } = rig()
   arm([fault('a', 'test.hold', { maxConcurrent: 2 })])
   const calls = [1, 2, 3].map((x) => send(toolCall('t', { x })))

@@ -158,7 +158,7 @@ test('a line cut off during its write is removed, and counted as missing', async
   assert.deepEqual([errors, dropped()], [[], 1])
 })
 
-test('a disk that refuses keeps what there is room for waiting, and the journal says how much is missing', async (t) => {
+test('while the disk refuses, entries wait in bounded memory, and the journal says how many are missing', async (t) => {
   const { path, folder, clock, errors, open, dropped } = await setUp(t)
   await mkdir(path)
   const file = open()
@@ -187,7 +187,7 @@ test('a disk that refuses keeps what there is room for waiting, and the journal 
   assert.ok((await readdir(folder)).every((name) => !name.includes('damaged')))
 })
 
-test('a disk that is full takes no part of a line for good, and is written to again once there is room', async (t) => {
+test('a full disk keeps no partial line for good, and is written to again once there is room', async (t) => {
   const { folder, clock, errors, open, dropped } = await setUp(t)
   const disk = join(folder, 'disk')
   await mkdir(disk)
@@ -275,7 +275,7 @@ function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
   return decisions
 }
 
-test('decisions read from a file say what became of them, in every process that wrote it', async (t) => {
+test('decisions read from a file include their outcomes, for every process that wrote the file', async (t) => {
   const { path } = await setUp(t)
   for (const fate of ['escaped', 'masked']) {
     const { arm, send, account, controller } = rig()

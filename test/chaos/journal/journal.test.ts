@@ -105,7 +105,7 @@ test('a replayed journal decides the same under the same plan, and names differe
   assert.ok(differing.some(({ what, fault }) => what === 'fault_missing' && fault === 'bursts'))
 })
 
-test('injected faults are found by what they hit, the latest first, also when memory has come round', async () => {
+test('injected faults are found by their targets, the latest first, also after memory has wrapped around', async () => {
   const { arm, send, controller } = rig()
   arm([fault('a', 'test.spoil', { match: { tool: 't*' } })])
   for (const tool of ['t1', 'other', 't2']) await send(toolCall(tool))

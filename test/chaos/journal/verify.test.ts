@@ -270,7 +270,7 @@ test('the command says how many entries a good one has, by its file or by the co
   assert.equal((await command('--config', config, '--journal', path)).code, 2)
 })
 
-test('the next process does not go on with a newest file that was cut, and verifying goes on saying so', async (t) => {
+test('the next process does not continue a newest file that was cut, and verification keeps reporting the cut', async (t) => {
   const { path, linesOf, put, write, verify, errors } = await setUp(t)
   await put(path, (await linesOf(path)).slice(0, -1))
   await write(21, 21)
@@ -329,7 +329,7 @@ test('a process that ended between a file and its head has lost nothing, and not
   assert.deepEqual([(await verify()).problems, errors], [[], []])
 })
 
-test('a journal in memory only, or of nobody, is not a good one', async (t) => {
+test('a missing journal fails verification, and verification writes nothing', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'verify-'))
   t.after(() => rm(folder, { recursive: true }))
   await mkdir(join(folder, 'state'))

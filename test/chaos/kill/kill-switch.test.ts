@@ -46,7 +46,7 @@ test('the kill switch prevents arming and hits, and lifting the switch arms noth
   assert.deepEqual(typesOf(), ['armed', 'killed', 'refused', 'unkilled', 'armed'])
 })
 
-test('the switch alone stops everything, though the engine were broken', async () => {
+test('the switch alone stops everything, even with a broken engine', async () => {
   const { arm, send, controller } = rig({
     emit: ({ type }) => {
       if (type === 'killed') throw new Error('broken')
@@ -62,7 +62,7 @@ test('the switch alone stops everything, though the engine were broken', async (
   assert.deepEqual(await send(toolCall('t')), answer())
 })
 
-test('a listener that throws keeps no other from being let go', () => {
+test('a throwing listener does not prevent the release of other calls', () => {
   const kill = new KillSwitch(new ManualClock())
   let told = 0
   kill.signal.addEventListener('abort', () => {
@@ -73,7 +73,7 @@ test('a listener that throws keeps no other from being let go', () => {
   assert.equal(told, 1)
 })
 
-test('a file throws the switch, and again while the file exists', async () => {
+test('a file throws the switch, and throws it again while the file exists', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'kill-'))
   const path = join(folder, 'stop')
   const kill = new KillSwitch(new ManualClock())

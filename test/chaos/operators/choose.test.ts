@@ -91,7 +91,7 @@ test('the same draws choose the same operator and the same place', () => {
   )
 })
 
-test('only what no schema can show is chosen when that is asked for', () => {
+test('on request, only changes that no schema can show are chosen', () => {
   const random = createKeyedRandom(3)
   for (let call = 0; call < 200; call++) {
     const config = choose(
@@ -106,7 +106,7 @@ test('only what no schema can show is chosen when that is asked for', () => {
   }
 })
 
-test('nothing is chosen where nothing fits', () => {
+test('without a fitting operator, none is chosen', () => {
   assert.equal(
     choose(
       partialNames,

@@ -76,7 +76,7 @@ for (const [name, config, value, expected] of cases) {
   test(name, () => assert.deepEqual(changed(config, value), expected))
 }
 
-test('settings that would leave everything, or name what there is not, are refused', () => {
+test('settings without an effect, or with unknown names, are refused', () => {
   for (const config of [
     { op: 'truncate_list', keep: 1 },
     { op: 'drop_blocks', n: 0 },

@@ -69,7 +69,7 @@ test('a field of another type is refused', () => {
   })
 })
 
-test('a match has to name something, and something that the type can hit', () => {
+test('a match must name something, and only things that the type can hit', () => {
   assert.match(issues([fault('a', 'test.hold', { match: {} })])[0]!, /match: has no criterion/)
   assert.deepEqual(issues([fault('a', 'test.spoil', { match: { method: 'tools/list' } })]), [
     'faults.0.match.method: test.spoil can hit tools/call, not "tools/list"',
@@ -109,11 +109,11 @@ test('a ramp is refused together with bursts', () => {
   )
 })
 
-test('a side that the type does not have is refused', () => {
+test('a side not supported by the type is refused', () => {
   assert.match(issues([fault('a', 'test.fail', { side: 'client' })])[0]!, /^faults\.0\.side: /)
 })
 
-test('a name stands for one fault only', () => {
+test('two faults cannot share a name', () => {
   assert.deepEqual(issues([fault('a', 'test.hold'), fault('b', 'test.hold'), fault('a', 'test.fail')]), [
     'faults.2.name: "a" is already the name of faults[0]',
   ])
@@ -152,7 +152,7 @@ test('a window ends after it begins, and a burst leaves room for its pauses', ()
   assert.deepEqual(issues([fault('a', 'test.hold', { rate: 0.8, when })]), [])
 })
 
-test('the servers of a config have their say: none that matches, or none that the type can work with', () => {
+test('a fault needs a matching server of the config, and a server that suits its type', () => {
   const servers = [
     { name: 'web', kind: { transport: 'http', era: undefined } },
     { name: 'pipe', kind: { transport: 'stdio', era: undefined } },
@@ -202,7 +202,7 @@ test('a fault that spares writes has to match a tool that is known to be read-on
   assert.deepEqual(found('write', { isReadOnly: undefined }), [])
 })
 
-test('a protected server may not be named, as an aim or as where calls go; a glob has to reach another one', () => {
+test('a protected server cannot be named as target or as destination; a glob has to match another server too', () => {
   const servers = [
     { name: 'web', kind: { transport: 'http', era: undefined } },
     { name: 'pay', kind: { transport: 'http', era: undefined }, protected: true },
@@ -242,7 +242,7 @@ test('a protected server may not be named, as an aim or as where calls go; a glo
   assert.deepEqual(away({ ...moved, mode: 'error' }), [])
 })
 
-test('an arm is one of an experiment that there is, by its name or with that of the experiment', () => {
+test('an arm must belong to an existing experiment, by its name or with the name of the experiment', () => {
   const { faults } = schema.parse({
     faults: ['treatment', 'canary/*', 'canary/other', 'canary', '*'].map((arm, index) =>
       fault(`f${index}`, 'test.hold', { match: { arm } }),

@@ -46,7 +46,7 @@ function entry(more: Partial<DecisionEntry> & { readonly intent?: string } = {})
   }
 }
 
-test('decisions on the same try of twins are put together, others count for one only', () => {
+test('decisions on the same attempt of twins are paired; other decisions count for one twin only', () => {
   const decisions = new Decisions('w-1-')
   for (const one of [entry(), entry(), entry({ attempt: 2 }), entry({ callKey: 'other' })])
     decisions.take(one)

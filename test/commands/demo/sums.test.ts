@@ -45,7 +45,7 @@ test('the sums of agents and servers are read from the metrics', () => {
   assert.deepEqual(gatesIn(samplesIn(text)), new Map([['docs', 'open']]))
 })
 
-test('between a reading and itself nothing happened', () => {
+test('a reading compared with itself shows no calls', () => {
   const nothing = between(reading, reading)
   assert.deepEqual([nothing.calls, nothing.answered, nothing.failed, totalOf(nothing).injected], [0, 0, 0, 0])
 })

@@ -71,21 +71,21 @@ test('the page about the defaults and its pictures are what its command makes (n
   }
 })
 
-test('the defaults fail no more tasks than no policies, whatever ails the server, but where the study says why', () => {
+test('the defaults fail no more tasks than no policies under any fault, except where the study says why', () => {
   assert.deepEqual(
     worse.filter((loss) => !explained.has(loss)),
     [],
   )
 })
 
-test('no other set of policies is a point better than the defaults, but where the study says why', () => {
+test('no other set of policies is a point better than the defaults, except where the study says why', () => {
   assert.deepEqual(
     behind.filter((loss) => !explained.has(loss)),
     [],
   )
 })
 
-test('the study gives reasons for nothing but losses', () => {
+test('the study gives reasons only for losses', () => {
   assert.deepEqual([...new Set([...worse, ...behind])].sort(), [...explained].sort())
 })
 
@@ -97,7 +97,7 @@ test('the defaults recover where impatient agents keep every other set but break
     assert.ok(numberIn(row, 'default') <= numberIn(row, 'breakers'), JSON.stringify(row))
 })
 
-test('the defaults send hardly more than no policies, but for errors, and no write twice', () => {
+test('the defaults send hardly more than no policies, except under errors, and no write twice', () => {
   for (const row of rowsOf('price')) {
     const percent = /^(\d+) % errors$/.exec(String(row.server))?.[1]
     const most = percent === undefined ? 1.1 : Math.min(1.7, 1 / (1 - Number(percent) / 100) + 0.05)

@@ -36,17 +36,17 @@ test('descriptions of a type are sentences', () => {
     for (const words of [about, use, seen, containedBy.how]) assert.match(words, /^\S.*\.$/, name)
 })
 
-test('no two types say the same of what they do, and no two examples have one name', () => {
+test('no two types share a description, and no two examples share a name', () => {
   for (const words of [types.map(([, { about }]) => about), types.map(([, { example }]) => example.name)])
     assert.equal(new Set(words).size, types.length)
 })
 
-test('the example of each type is one that a plan may have', () => {
+test('the example of each type is valid in a plan', () => {
   const schema = faultSchema()
   for (const [type, { example }] of types) assert.ok(schema.safeParse({ type, ...example }).success, type)
 })
 
-test('the policies that contain a fault are policies that there are', () => {
+test('the policies said to contain a fault exist', () => {
   for (const [name, { containedBy }] of types)
     for (const policy of containedBy.policies) assert.ok(policy in policies, `${name}: ${policy}`)
 })

@@ -46,14 +46,14 @@ function setUp(limits: Partial<BodyLimits> = {}, maxBody = 100) {
   }
 }
 
-test('a body is the text that it is in UTF-8, wherever it is cut', async () => {
+test('a body is decoded as UTF-8, wherever its chunks are cut', async () => {
   const { bodies, begin } = setUp()
   const body = begin()
   for (const byte of Buffer.from('{"a":"é😀"}')) body.payload.write(Buffer.of(byte))
-  await until('all has come', () => bodies.bytes === 14)
+  await until('all bytes have come', () => bodies.bytes === 14)
   assert.equal(bodies.count, 1)
   body.payload.end()
-  await until('it is complete', () => body.text !== undefined)
+  await until('the body is complete', () => body.text !== undefined)
   assert.equal(body.text, '{"a":"é😀"}')
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })
@@ -62,7 +62,7 @@ test('invalid UTF-8 is a parse error', async () => {
   const { begin, bodies } = setUp()
   const body = begin()
   body.payload.end(Buffer.of(0x22, 0xc3, 0x22))
-  await until('it is refused', () => body.error !== undefined)
+  await until('the body is refused', () => body.error !== undefined)
   assert.equal(body.error?.statusCode, 400)
   assert.match(body.error.text, /-32700/)
   assert.equal(bodies.count, 0)
@@ -73,13 +73,16 @@ test('a body may come in small chunks, but not in very many of them', async () =
   const few = begin()
   for (let n = 0; n < 90; n++) few.payload.write('x')
   few.payload.end()
-  await until('it is complete', () => few.text?.length === 90)
+  await until('the body with few chunks is complete', () => few.text?.length === 90)
   const many = begin()
   many.payload.on('data', () => undefined)
   for (let n = 0; n < 1_001; n++) many.payload.write('')
   for (let n = 0; n < 90; n++) many.payload.write('x')
   many.payload.end()
-  await until('it is complete: what holds nothing is no chunk', () => many.text?.length === 90)
+  await until(
+    'the body with empty chunks is complete, because empty chunks do not count',
+    () => many.text?.length === 90,
+  )
 })
 
 test('without a session a body may only be as large as an initialize request', async () => {
@@ -91,25 +94,25 @@ test('without a session a body may only be as large as an initialize request', a
   )
   const body = begin('10.0.0.1', {})
   body.payload.write(Buffer.alloc(80))
-  await until('so much is taken', () => bodies.bytes === 80)
+  await until('80 bytes are taken', () => bodies.bytes === 80)
   body.payload.write('x')
-  await until('it is refused', () => body.error !== undefined)
+  await until('the next byte is refused', () => body.error !== undefined)
   assert.match(String(body.error?.message), /at most 80 bytes .*initialize/)
 })
 
-test('a body that is too large is refused at its header, or as soon as it is', async () => {
+test('a too large body is refused at its header, or as soon as its bytes are too many', async () => {
   const { begin, bodies } = setUp()
   assert.equal(begin('10.0.0.1', { ...session, 'content-length': '101' }).error?.statusCode, 413)
   const body = begin()
   body.payload.write(Buffer.alloc(100))
-  await until('so much is taken', () => bodies.bytes === 100)
+  await until('100 bytes are taken', () => bodies.bytes === 100)
   body.payload.write(Buffer.alloc(1))
-  await until('no more is', () => body.error !== undefined)
+  await until('the next byte is refused', () => body.error !== undefined)
   assert.equal(body.error?.statusCode, 413)
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })
 
-test('a body of which nothing comes is not waited for, nor one that comes byte by byte for too long', async () => {
+test('the server waits neither for a body without bytes, nor for long for a body that comes byte by byte', async () => {
   const { clock, begin, bodies, refused } = setUp({ stalled: 5_000, whole: 20_000 })
   const silent = begin()
   const trickling = begin()
@@ -133,7 +136,10 @@ test('a body of which nothing comes is not waited for, nor one that comes byte b
 async function fill(body: ReturnType<ReturnType<typeof setUp>['begin']>, size: number) {
   let isWritten = false
   body.payload.write(Buffer.alloc(size, 'x'), () => (isWritten = true))
-  await until('it was taken or refused', () => isWritten && body.payload.readableLength === 0)
+  await until(
+    'the bytes were taken, or the body refused',
+    () => isWritten && body.payload.readableLength === 0,
+  )
   return body
 }
 
@@ -157,7 +163,7 @@ test('bodies have a limit in bytes, in all and for one address, of which one may
   )
   assert.deepEqual(refused, ['per_address', 'total'])
   first.payload.end()
-  await until('the first is complete', () => first.text !== undefined)
+  await until('the first body is complete', () => first.text !== undefined)
   assert.equal((await filled('10.0.0.2', 90)).error, undefined)
 })
 
@@ -167,14 +173,14 @@ test('large bodies that an agent leaves unfinished make room for its small ones'
   for (const body of large) await fill(body, 85)
   const smallest = begin()
   smallest.payload.end('{"jsonrpc":"2.0"}')
-  await until('the smallest is complete', () => smallest.text !== undefined)
+  await until('the smallest body is complete', () => smallest.text !== undefined)
   assert.deepEqual(
     large.map(({ error }) => error),
     [undefined, undefined],
   )
   const small = begin()
   small.payload.end('y'.repeat(40))
-  await until('the small one is complete', () => small.text !== undefined)
+  await until('the small body is complete', () => small.text !== undefined)
   assert.deepEqual([large[0]?.error?.statusCode, large[1]?.error], [503, undefined])
   assert.deepEqual(refused, ['per_address'])
 })
@@ -194,7 +200,7 @@ test('an agent ends no body of another one with less at its address, and leaves 
   await until('the upload is complete', () => upload.text?.length === 100)
   const next = begin('10.0.0.1', other)
   next.payload.end(Buffer.alloc(100, 'x'))
-  await until('the next one is complete', () => next.text?.length === 100)
+  await until('the next body is complete', () => next.text?.length === 100)
 })
 
 test('at a limit the slowest bodies go first: many agents with little each keep no other out', async () => {
@@ -246,7 +252,7 @@ test('bodies have a limit in number, for which the oldest of the agent with the 
   )
   assert.deepEqual([first.error, newest.error, bodies.count], [undefined, undefined, 3])
   first.payload.end(Buffer.alloc(99, 'x'))
-  await until('it is complete', () => first.text !== undefined)
+  await until('the first body is complete', () => first.text !== undefined)
 })
 
 /** Returns the reason a body was refused. */
@@ -291,7 +297,7 @@ test('a body that comes at once needs no place, and one of which nothing comes h
   const heads = Array.from({ length: 10 }, (_, n) => begin('10.0.0.1', nth(10 + n)))
   const whole = begin('10.0.0.1', { ...other, 'content-length': '2' })
   whole.payload.end('{}')
-  await until('it is complete', () => whole.text !== undefined)
+  await until('the whole body is complete', () => whole.text !== undefined)
   assert.deepEqual([whole.text, refused, bodies.count], ['{}', [], 4])
   await clock.advance(1_000)
   const errors = (some: readonly { error?: BodyRefusal }[]) => some.map(({ error }) => error?.statusCode)
@@ -320,7 +326,7 @@ test('a client that leaves before its body is complete leaves nothing behind', a
   const body = begin()
   body.payload.write('{')
   body.payload.destroy(new Error('aborted'))
-  await until('it is given up', () => body.error !== undefined)
+  await until('the body is given up', () => body.error !== undefined)
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })
 
@@ -345,6 +351,6 @@ test('a large body is read with breaks, becomes text in a turn of its own, and c
   payload.end()
   await ended
   assert.deepEqual([pauses, bodies.count, text.length], [4, 1, 0])
-  await until('it is text', () => text.length === 1_048_576)
+  await until('the body is text', () => text.length === 1_048_576)
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })

@@ -37,7 +37,7 @@ test('the headers go out at once, and a primed client has an id before the first
   const { response, client } = await hold()
   newStream().attach(response, { priming: true })
   await client.headers
-  await until('the first event is there', () => client.events.length === 1)
+  await until('the first event has come', () => client.events.length === 1)
   assert.deepEqual(client.events[0], { type: 'message', data: '', id: '3-0', retryMs: undefined })
 })
 
@@ -82,9 +82,9 @@ test('a client that comes back gets what it has not seen, and only of this strea
   stream.attach(first.response, { priming: false })
   for (const data of ['a', 'b', 'c']) void stream.send(data)
   void other.send('other')
-  await until('all have come', () => first.client.data.length === 3)
+  await until('all messages have come', () => first.client.data.length === 3)
   first.client.close()
-  await until('the stream knows', () => !stream.attached)
+  await until('the stream has lost its client', () => !stream.attached)
   void stream.send('d')
   const second = await hold()
   stream.attach(second.response, { after: 2, priming: true })
@@ -101,7 +101,7 @@ test('a client that comes back gets what it has not seen, and only of this strea
   )
 })
 
-test('a client that has just come is not behind with what comes in the same turn', async (t) => {
+test('a new client is not behind because of messages of the same turn', async (t) => {
   const hold = await holdResponses(t)
   const { response, client } = await hold()
   const stream = newStream()
@@ -182,7 +182,7 @@ test('a foreign event id is ignored', () => {
   }
 })
 
-test('all who wait for a connection wait for one promise, whoever of them it is', async (t) => {
+test('all callers that wait for a connection share one promise', async (t) => {
   const hold = await holdResponses(t)
   const { response, client } = await hold()
   response.writeHead(200)

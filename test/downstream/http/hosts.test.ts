@@ -19,7 +19,7 @@ test('a gateway on a loopback address answers to loopback names, with any port',
   }
 })
 
-test("a name that a stranger's DNS may point here is refused, however it is dressed up", () => {
+test('a name that foreign DNS may point to this machine is refused, in any spelling', () => {
   for (const host of [
     'evil.com',
     'evil.com:8080',
@@ -66,7 +66,7 @@ test('names that the operator gives are allowed, with or without a port, in any 
     assert.equal(allowsHost(host, '0.0.0.0', allowed), false, host)
 })
 
-test('the address that the gateway listens on is a name of it', () => {
+test('the address that the gateway listens on is an accepted name', () => {
   assert.ok(allowsHost('10.1.2.3:8080', '10.1.2.3', ['gateway.example.com']))
   assert.ok(allowsHost('[fd00::1]:8080', 'fd00::1', ['gateway.example.com']))
   assert.ok(allowsHost('[fd00::1]:8080', 'FD00:0:0::1', ['gateway.example.com']))
@@ -147,7 +147,7 @@ test('a browser that asks on behalf of another origin is told from everybody els
   }
 })
 
-test('a token has to be the whole token, and nothing else', () => {
+test('a token is accepted only as a whole', () => {
   const token = 'correct-horse-battery'
   for (const scheme of ['Bearer', 'bearer', 'BEARER']) assert.ok(hasToken(`${scheme} ${token}`, token))
   for (const header of [

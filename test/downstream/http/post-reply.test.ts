@@ -255,7 +255,7 @@ test('a call holds nothing any more when its client has been gone for a second',
   assert.equal(clock.pending, 0)
 })
 
-test('a call keeps what it holds when its client got the reply', async (t) => {
+test('a call whose client got the reply releases nothing early', async (t) => {
   const { clock, client, response, reply } = await setUp(t)
   const one = held()
   reply.watch(one.record)

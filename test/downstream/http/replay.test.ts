@@ -9,7 +9,7 @@ const newLog = (limits: Omit<ReplayLimits, 'total'>) =>
 const held = (log: ReplayLog, stream: number, after: number) =>
   log.after(stream, after).map(({ data }) => data)
 
-test('the events of one stream come again in their order, from a place on', () => {
+test('the events of one stream are repeated in order, from a given event on', () => {
   const log = newLog({ events: 100, bytes: 100 })
   for (let sequence = 1; sequence <= 3; sequence++) {
     for (const stream of [0, 7]) log.add({ stream, sequence, data: `${stream}.${sequence}` })
@@ -28,7 +28,7 @@ test('the oldest events go first, over all streams', () => {
   assert.deepEqual(held(log, 0, 0), ['2', '4'])
 })
 
-test('no more is kept than the limit of bytes, which an event of its own may exceed', () => {
+test('a log keeps at most its limit of bytes, which a single event may exceed', () => {
   const log = newLog({ events: 100, bytes: 10 })
   for (const [sequence, data] of ['aaaa', 'bbbb', 'cccc'].entries()) log.add({ stream: 0, sequence, data })
   assert.deepEqual(held(log, 0, -1), ['bbbb', 'cccc'])

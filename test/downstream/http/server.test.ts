@@ -21,7 +21,7 @@ test('a response that waits for another one on its connection hears that its cli
   const mayGoOn = drained(responses[1]!)
   client.destroy()
   await mayGoOn
-  await until('all have heard of it', () => closed.length === 3)
+  await until('all responses have heard of the close', () => closed.length === 3)
   assert.deepEqual(closed.toSorted(), [0, 1, 2])
   assert.deepEqual(
     responses.map(({ destroyed }) => destroyed),
@@ -36,9 +36,9 @@ test('each response of a connection hears once that it is over', async (t) => {
   client.resume()
   responses[1]?.end('second')
   responses[0]?.end('first')
-  await until('two are sent', () => closed.length === 2)
+  await until('two responses are sent', () => closed.length === 2)
   client.destroy()
-  await until('all are over', () => closed.length === 3)
+  await until('all responses are over', () => closed.length === 3)
   assert.deepEqual(closed, [0, 1, 2])
 })
 
@@ -79,11 +79,11 @@ test('a connection with too many requests behind one that takes long is closed, 
   })
   const patient = open()
   patient.socket.write(request.repeat(MAX_PIPELINED + 1))
-  await until('all are taken', () => taken === MAX_PIPELINED + 1)
+  await until('all requests are taken', () => taken === MAX_PIPELINED + 1)
   assert.equal(quotas.pipelined.of('127.0.0.1'), MAX_PIPELINED)
   assert.equal(patient.isClosed, false)
   patient.socket.write(request)
-  await until('it is closed', () => patient.isClosed && over === taken)
+  await until('the connection is closed', () => patient.isClosed && over === taken)
   assert.deepEqual(
     [refused, quotas.pipelined.total, quotas.connections.total],
     [['pipelined_per_connection'], 0, 0],
@@ -101,14 +101,14 @@ test('a packet with many requests yields only as many as may wait, and the rest 
   const { mock: read } = t.mock.method(reader, '_addHeaderLines')
   const peer = open()
   peer.socket.write(request.repeat(2_000))
-  await until('it is closed', () => peer.isClosed)
+  await until('the connection is closed', () => peer.isClosed)
   assert.equal(taken, MAX_PIPELINED + 1)
   assert.ok(read.callCount() > taken && read.callCount() <= taken + 3, `${read.callCount()} requests read`)
   assert.deepEqual(refused, ['pipelined_per_connection'])
-  await until('nothing is left', () => quotas.pipelined.total === 0)
+  await until('no request is left', () => quotas.pipelined.total === 0)
   const other = open()
   other.socket.write(request.repeat(20))
-  await until('all are answered', () => other.text.split('HTTP/1.1 200').length === 21)
+  await until('all requests are answered', () => other.text.split('HTTP/1.1 200').length === 21)
 })
 
 for (const [what, status, text] of [
@@ -122,12 +122,12 @@ for (const [what, status, text] of [
     const { quotas, refused, open } = await setUp(t, () => taken++)
     const peer = open()
     peer.socket.write(text)
-    await until('it is refused', () => peer.text.startsWith(`HTTP/1.1 ${status}`))
+    await until('the request is refused', () => peer.text.startsWith(`HTTP/1.1 ${status}`))
     const hoarder = open()
     hoarder.socket.write(request + text.repeat(MAX_PIPELINED + 1))
-    await until('it is closed', () => hoarder.isClosed)
+    await until('the connection is closed', () => hoarder.isClosed)
     assert.deepEqual([taken, refused], [1, ['pipelined_per_connection']])
-    await until('nothing is left', () => quotas.pipelined.total === 0)
+    await until('no request is left', () => quotas.pipelined.total === 0)
   })
 }
 
@@ -137,14 +137,14 @@ test('the requests that wait on all connections of a client are bounded, and tho
     pipelined: { max: 4_096, perClient: 10 },
   })
   open().socket.write(request.repeat(9))
-  await until('all are taken', () => taken === 9)
+  await until('all requests are taken', () => taken === 9)
   const more = open()
   more.socket.write(request.repeat(4))
-  await until('it is closed', () => more.isClosed)
+  await until('the connection is closed', () => more.isClosed)
   assert.deepEqual(refused, ['pipelined_per_client'])
   taken = 0
   open('127.0.0.2').socket.write(request.repeat(9))
-  await until('those of another are taken', () => taken === 9)
+  await until('the requests of another client are taken', () => taken === 9)
   assert.equal(quotas.pipelined.of('127.0.0.2'), 8)
 })
 
@@ -155,7 +155,7 @@ test('a client that has all its connections open is closed at once, others are n
   const isServed = async (address: string) => {
     const peer = open(address)
     peer.socket.write(request)
-    await until('it is answered or closed', () => peer.isClosed || peer.text !== '')
+    await until('the connection has an answer, or is closed', () => peer.isClosed || peer.text !== '')
     return !peer.isClosed
   }
   const served = []
@@ -173,7 +173,7 @@ test('an unread reply is noticed, whatever answers the request', async (t) => {
   const { socket } = open()
   socket.pause()
   socket.write(request)
-  await until('it is seen', () => wrote.length === 1)
+  await until('the unread reply is noticed', () => wrote.length === 1)
 })
 
 test('a server on localhost has one limit for all addresses of it', async (t) => {
@@ -191,5 +191,5 @@ test('a server on localhost has one limit for all addresses of it', async (t) =>
     t.after(() => socket.destroy())
     await once(socket, 'connect')
   }
-  await until('all are counted', () => quotas.connections.total === addresses.length)
+  await until('all connections are counted', () => quotas.connections.total === addresses.length)
 })

@@ -45,7 +45,7 @@ async function readSome({ client }: Held, bytes: number): Promise<number> {
     if (got >= bytes) incoming.pause()
   }
   incoming.on('data', take).resume()
-  await until('it has read some', () => got >= bytes || incoming.closed)
+  await until('the client has read the bytes, or is cut', () => got >= bytes || incoming.closed)
   incoming.off('data', take)
   return got
 }
@@ -97,12 +97,12 @@ test('a reply that is read is forgotten, and nothing more is looked at', async (
   assert.ok(unread.bytes > 0)
   await held.client.ended
   assert.equal(held.client.text.length, REPLY + 2)
-  await until('it is all written', () => held.response.writableFinished)
+  await until('the reply is completely written', () => held.response.writableFinished)
   await clock.advance(1_000)
   assert.deepEqual([unread.bytes, clock.pending, closed], [0, 0, []])
 })
 
-test('a connection that takes nothing for as long as it may is closed', async (t) => {
+test('a connection that reads nothing for its time limit is closed', async (t) => {
   const { clock, closed, unread, send } = await setUp(t)
   const { response } = await send()
   assert.ok(response.socket)
@@ -125,13 +125,13 @@ test('a connection that takes a little now and then stays open', async (t) => {
     await clock.advance(20_000)
     wanted = got + 8 * MIB
     incoming.resume()
-    await until('it has taken some', () => got > wanted)
+    await until('the client has taken some bytes', () => got > wanted)
     await clock.advance(1_000)
   }
   assert.deepEqual([isClosed(held), closed], [false, []])
 })
 
-test('over the limit of all, as many are closed as it takes, and never the newest', async (t) => {
+test('over the total limit, only as many connections as necessary are closed, and never the newest', async (t) => {
   const { clock, closed, unread, send } = await setUp(t)
   const held: Held[] = []
   for (let n = 0; n < 8; n++) {
@@ -173,16 +173,16 @@ test('a large reply that is put on the wire just now is not taken for one that i
   // Neither client has taken anything for 3 s.
   for (let n = 0; n < 3; n++) await clock.advance(1_000)
   first?.end()
-  await until('the system has taken some', () => Boolean(second?.socket))
+  await until('the second reply is in front', () => Boolean(second?.socket))
   const newest = await send({}, { bytes: 2 * REPLY })
-  await until('one is closed', () => second?.destroyed === true || isClosed(stuck))
+  await until('one connection is closed', () => second?.destroyed === true || isClosed(stuck))
   assert.deepEqual(
     [second?.destroyed, isClosed(stuck), isClosed(newest), closed],
     [false, true, false, ['total']],
   )
 })
 
-test('over its own limit, it is the connections of that client that are closed', async (t) => {
+test('over the limit of a client, connections of this client are closed', async (t) => {
   const { clock, closed, send } = await setUp(t)
   const [one, other] = [{ name: 'one' }, { name: 'other' }]
   const bystander = await send(other)
@@ -266,7 +266,7 @@ test('queued replies count against their client once the reply before them is se
   for (const response of responses.slice(1)) answer(response, REPLY)
   assert.ok(unread.bytes > 2 * REPLY)
   responses[0]?.end()
-  await until('the next one is in front', () => responses[1]?.socket !== null)
+  await until('the next reply is in front', () => responses[1]?.socket !== null)
   assert.ok(responses[1]?.socket)
   const idle = await idleUntilClosed(clock, responses[1].socket)
   assert.ok(idle >= limits.stalled && idle <= limits.stalled + 1_000, `closed after ${idle} ms`)

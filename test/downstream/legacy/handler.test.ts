@@ -83,7 +83,7 @@ test('when there are too many sessions a handshake is turned away, also one of m
     return welcome(...parts)
   }
   const replies = [1, 2, 3, 4].map(() => post(initialize()))
-  await until('two are being welcomed', () => waiting === 2)
+  await until('two handshakes are under way', () => waiting === 2)
   open()
   const statuses = (await Promise.all(replies)).map(({ status }) => status)
   assert.deepEqual(statuses.toSorted(), [200, 200, 503, 503])
@@ -101,7 +101,7 @@ test('a body that is no JSON-RPC is refused, with its id where there is one', as
   assert.equal(((await post('{"id":5,"method":"m"}', session)).json as { id: unknown }).id, 5)
 })
 
-test('only one version has batches', async (t) => {
+test('only one protocol version has batches', async (t) => {
   const { post, begin } = await testEndpoint(t)
   const batch = [request(1), request(2)]
   for (const version of ['2024-11-05', '2025-06-18', '2025-11-25']) {

@@ -15,7 +15,7 @@ test('messages outside calls wait until the client listens', async (t) => {
   const { response, client } = await hold()
   assert.equal(session.listen(response, undefined), 'listening')
   assert.equal(session.listening, true)
-  await until('both have come', () => client.data.length === 2)
+  await until('both messages have come', () => client.data.length === 2)
   assert.deepEqual(client.data, [
     '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}',
     '{"told":2}',
@@ -30,9 +30,9 @@ test('a client that resumes goes on where it was, on the stream that it lost', a
   session.tell('not of this stream')
   void stream.send('a')
   void stream.send('b')
-  await until('both have come', () => post.client.data.length === 2)
+  await until('both messages have come', () => post.client.data.length === 2)
   post.client.close()
-  await until('the stream knows', () => !stream.attached)
+  await until('the stream has lost its client', () => !stream.attached)
   void stream.send('c')
   const resumed = await hold()
   assert.equal(session.listen(resumed.response, '1-1'), 'listening')
@@ -43,7 +43,7 @@ test('a client that resumes goes on where it was, on the stream that it lost', a
   assert.equal(session.listening, false)
 })
 
-test('a stream that is over is repeated as far as it is kept, and ends', async (t) => {
+test('an ended stream is repeated as far as it is kept, and ends', async (t) => {
   const hold = await holdResponses(t)
   const { session } = testSession()
   const post = await hold()
@@ -107,7 +107,7 @@ test('a session is idle from the end of its last activity on', async (t) => {
   await clock.advance(3_600_000)
   assert.equal(session.idleMs, 0)
   client.close()
-  await until('the session knows', () => response.destroyed)
+  await until('the session has lost its client', () => response.destroyed)
   assert.equal(session.idleMs, 0)
   await clock.advance(500)
   assert.equal(session.idleMs, 500)

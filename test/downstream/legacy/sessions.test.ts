@@ -54,7 +54,7 @@ test('a client that hoards sessions is refused with the limit, and others are no
   assert.equal(sessions.size, 5)
 })
 
-test('when there is no room at all, the longest idle session of the client with the most makes it', async () => {
+test('when there is no room at all, the client with the most sessions loses its longest idle session', async () => {
   const { clock, sessions, add } = testSessions(4, 3)
   const busy = add(undefined, 'greedy')
   busy.inFlight.set(1, new CallUnderWay())
@@ -175,7 +175,7 @@ test('a session whose server left the config ends with its last call, and is fou
   assert.equal(ended, true)
 })
 
-test('settling a session that is not leaving changes nothing', () => {
+test('settling a session that is not about to leave changes nothing', () => {
   const { sessions, add } = testSessions()
   const session = add()
   sessions.settle(session)

@@ -53,7 +53,7 @@ test('a request of several units is refused when fewer are left', () => {
   assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [0, 0, 0])
 })
 
-test('a client that may have all meets the limit of all', () => {
+test('a client allowed to have everything meets the total limit', () => {
   const quota = new Quota('calls', 'calls', { max: 1, perClient: 1 }, () => undefined)
   quota.take('a')
   assert.match(quota.refusal('a')?.message ?? '', /too many calls \(limit 1, gateway\.maxInFlight\)/)

@@ -143,7 +143,7 @@ test('a client is not held for another client, and an accepted call is never hel
   assert.notEqual(tarpit.hold('a', clock.now(), 5_000), undefined)
 })
 
-test('only so many are held at a time, of one and of all, and none with a longest pause of 0', async () => {
+test('the number of held calls is limited, per client and in total, and is 0 with a longest pause of 0', async () => {
   const { clock, tarpit, count, impatient } = setUp()
   const clients = ['a', 'b', 'c', 'd', 'e', 'f']
   for (const client of clients) await impatient(12, 50_000, client)
@@ -195,7 +195,7 @@ test('in a session of the legacy era rejections of a client that does not wait c
   }
   const timers = clock.pending
   const held = call(12)
-  await until('it is held', () => clock.pending === timers + 1)
+  await until('the rejection is held', () => clock.pending === timers + 1)
   await clock.advance(10)
   const { error } = (await held).json as { error: { data: { reason: string } } }
   assert.equal(error.data.reason, 'rate_limited')
@@ -216,13 +216,13 @@ test('a client that asks for session after session in the legacy era is held as 
   }
   const timers = clock.pending
   const held = again()
-  await until('it is held', () => clock.pending === timers + 1)
+  await until('the rejection is held', () => clock.pending === timers + 1)
   await clock.advance(10)
   const { error } = (await held).json as { error: { data: { reason: string } } }
   assert.equal(error.data.reason, 'rate_limited')
 })
 
-test('a batch is held where all of it was rejected, and for no longer than any of it was told', async (t) => {
+test('a batch is held if all its calls were rejected, and at most for the shortest time told to any of them', async (t) => {
   const retryAfterMs: Record<string, number> = { a: 50_000, b: 5 }
   const { begin, post, clock } = await testEndpoint(t, (request) => {
     const { name = '' } = (request.message.value.params ?? {}) as { name?: string }
@@ -245,7 +245,7 @@ test('a batch is held where all of it was rejected, and for no longer than any o
   assert.equal(((await batch('a', 'c')).json as unknown[]).length, 2)
   const timers = clock.pending
   const held = batch('a', 'b')
-  await until('it is held', () => clock.pending === timers + 1)
+  await until('the rejection is held', () => clock.pending === timers + 1)
   await clock.advance(5)
   assert.equal(((await held).json as unknown[]).length, 2)
 })
@@ -260,7 +260,7 @@ test('clients of the modern era are told apart by their address and tenant', asy
   }
   const timers = clock.pending
   const held = call()
-  await until('it is held', () => clock.pending === timers + 1)
+  await until('the rejection is held', () => clock.pending === timers + 1)
   await clock.advance(10)
   const { messages } = await held
   assert.equal((messages[0]?.error as { data: { reason: string } }).data.reason, 'rate_limited')

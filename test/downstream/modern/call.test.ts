@@ -249,7 +249,7 @@ test('a log level that one client takes back by leaving is asked for again by th
   const client = await bench.open(wanting(1))
   await until('the level is asked for', () => bench.requests.length === 1)
   client.close()
-  await until('it is taken back', () => bench.requests[0]!.signal.aborted)
+  await until('the request for a level is cancelled', () => bench.requests[0]!.signal.aborted)
   for (const id of [2, 3]) await bench.send(wanting(id))
   assert.equal(bench.requests.filter(isLevel).length, 2)
 })
@@ -357,7 +357,7 @@ test('foreign states and answers go to the server unchanged', async (t) => {
   assert.deepEqual(seen, ['v1.eyJ', 12345, null])
 })
 
-test('a large message has a turn of its own where its text is needed, as that of an error is', async (t) => {
+test('a large message is made text in a separate turn where its text is needed, as for an error', async (t) => {
   let said = ''
   const bench = await testModern(t, ({ message: { value } }) => {
     return Promise.resolve(largeMessage(`{"id":${JSON.stringify(value.id)},${said}}`))

@@ -42,7 +42,7 @@ test('a complete request tells who its client is', () => {
   })
 })
 
-test('a client needs not say its name', () => {
+test('a client need not say its name', () => {
   assert.ok(read(lacking(CLIENT_INFO_KEY)).envelope)
 })
 
@@ -178,7 +178,7 @@ test('an incomplete _meta is told of before a mismatch, an unknown version befor
   )
 })
 
-test('the era is told by _meta or header, never by the method', () => {
+test('_meta or a header determines the era, never the method', () => {
   assert.equal(isModern({}, modern(1, 'initialize')), true)
   assert.equal(isModern({ 'mcp-protocol-version': MODERN_VERSION }, { method: 'initialize' }), true)
   assert.equal(isModern({}, { method: 'server/discover' }), false)

@@ -13,7 +13,7 @@ test('a client that asked for nothing, or for what is no level, gets no messages
   assert.equal(admits('loud', 'emergency'), false)
 })
 
-test('a message without a level is for nobody', () => {
+test('a message without a level reaches no client', () => {
   assert.equal(admits('debug', undefined), false)
 })
 

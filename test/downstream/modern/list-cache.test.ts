@@ -66,7 +66,7 @@ test('callers that ask at once share one fetch', async () => {
   assert.equal(fetched(), 1)
 })
 
-test('neither questions nor lists without a time nor errors are kept', async () => {
+test('questions, errors, and lists without a lifetime are not kept', async () => {
   for (const result of [{ ttlMs: 1_000, resultType: 'input_required' }, { tools: [] }, { ttlMs: -5 }]) {
     const cache = new ListCache(new ManualClock())
     const { fetch, fetched } = counted(result)

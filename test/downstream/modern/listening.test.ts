@@ -68,16 +68,16 @@ test('an invalid filter is refused as invalid params', async (t) => {
   }
 })
 
-test('servers are asked for each resource, and no more once the last one who wants it has left', async (t) => {
+test('servers are asked for each resource, and no longer after its last listener has left', async (t) => {
   const bench = await testModern(t)
   const first = await listening(bench, 1, { resourceSubscriptions: ['a://1', 'a://2'] })
   const second = await listening(bench, 2, { resourceSubscriptions: ['a://2'] })
-  await until('all was asked for', () => bench.requests.length === 3)
+  await until('the server has all subscriptions', () => bench.requests.length === 3)
   first.close()
-  await until('the first is gone', () => bench.requests.length === 4)
+  await until('the first client’s resource is released', () => bench.requests.length === 4)
   assert.deepEqual(asked(bench).slice(3), [['resources/unsubscribe', 'a://1']])
   second.close()
-  await until('the second is gone', () => bench.requests.length === 5)
+  await until('the second client’s resource is released', () => bench.requests.length === 5)
   assert.deepEqual(asked(bench).slice(4), [['resources/unsubscribe', 'a://2']])
   assert.equal(bench.requests[0]?.caller.listening, false)
   await bench.clock.advance(3_000)
@@ -97,14 +97,17 @@ test('streams that end at once give back what only they wanted: once for each re
   const clients = await Promise.all(
     Array.from({ length: 20 }, (_, n) => bench.open(listen(n, { resourceSubscriptions: uris(n * 10) }))),
   )
-  await until('all are open', () => bench.endpoint.listening.size === 20)
+  await until('all streams are open', () => bench.endpoint.listening.size === 20)
   const named = new Set(Array.from({ length: 20 }, (_, n) => uris(n * 10)).flat())
   const done = () => new Set(asked(bench).map(([, uri]) => uri)).size === named.size && underWay === 0
-  await until('all was asked for', done)
+  await until('all resources are requested', done)
   const before = bench.requests.length
   for (const client of clients) client.close()
-  await until('all are gone', () => bench.endpoint.listening.size === 0)
-  await until('all was given back', () => bench.requests.length >= before + named.size && underWay === 0)
+  await until('all streams are closed', () => bench.endpoint.listening.size === 0)
+  await until(
+    'all resources are released',
+    () => bench.requests.length >= before + named.size && underWay === 0,
+  )
   const ended = asked(bench).slice(before)
   assert.deepEqual(new Set(ended.map(([method]) => method)), new Set(['resources/unsubscribe']))
   assert.deepEqual(ended.map(([, uri]) => uri).toSorted(), [...named].toSorted())
@@ -121,30 +124,33 @@ async function leaving(t: TestContext, answer: (request: McpRequest) => Promise<
   const resourceSubscriptions = Array.from({ length: 40 }, (_, n) => `a://${n}`)
   const client = await listening(bench, 1, { resourceSubscriptions })
   const { caller } = bench.requests[0]!
-  await until('all was asked for', () => bench.requests.length === 40 && !(caller as PooledCaller).calls)
+  await until(
+    'all resources are requested',
+    () => bench.requests.length === 40 && !(caller as PooledCaller).calls,
+  )
   isLeaving = true
   client.close()
-  await until('it is gone', () => bench.requests.length > 40)
+  await until('the client’s leaving is noticed', () => bench.requests.length > 40)
   return { bench, caller: caller as PooledCaller }
 }
 
-test('a caller is in use until its resources are given back: nobody drops it before', async (t) => {
+test('a caller stays in use until its resources are released, and is not dropped before', async (t) => {
   const answered = later<undefined>()
   const { bench, caller } = await leaving(t, (request) => answered.promise.then(() => result(request, '{}')))
   assert.deepEqual([caller.listening, caller.use > 0], [false, true])
   answered.resolve(undefined)
-  await until('all was given back', () => bench.requests.length === 80 && caller.use === 0)
+  await until('all resources are released', () => bench.requests.length === 80 && caller.use === 0)
 })
 
-test('a request that breaks holds up none of the later ones', async (t) => {
+test('a failing request holds up no later request', async (t) => {
   let broken = 0
   const { bench, caller } = await leaving(t, () => {
     if (broken++ === 0) throw new Error('a defect')
     return '{}'
   })
-  await until('all was given back', () => bench.requests.length === 80 && caller.use === 0)
+  await until('all resources are released', () => bench.requests.length === 80 && caller.use === 0)
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
-  await until('it is asked for again', () => bench.requests.length === 81)
+  await until('the resource is requested again', () => bench.requests.length === 81)
 })
 
 test('a server that never answers is not asked on for a caller that listens no more', async (t) => {
@@ -152,14 +158,14 @@ test('a server that never answers is not asked on for a caller that listens no m
   const { bench, caller } = await leaving(t, () => (isSilent ? new Promise(() => undefined) : '{}'))
   assert.equal(bench.requests.length, 40 + 16)
   await bench.clock.advance(10_000)
-  await until('it is given up', () => caller.use === 0)
+  await until('the caller is given up', () => caller.use === 0)
   assert.equal(bench.requests.length, 40 + 16)
   isSilent = false
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
-  await until('later ones are asked for', () => bench.requests.length === 40 + 16 + 1)
+  await until('later resources are requested', () => bench.requests.length === 40 + 16 + 1)
 })
 
-test('a burst of one list that changes is told twice, whoever sends it how often', async (t) => {
+test('a burst of changes of one list is told twice, from any sender and in any number', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 1, { toolsListChanged: true, resourceSubscriptions: ['a://1'] })
   const { caller } = bench.requests[0]!
@@ -187,7 +193,7 @@ test('a silent stream gets a keep-alive comment every 15 seconds', async (t) => 
   const client = await listening(bench, 1, { toolsListChanged: true })
   await bench.clock.advance(15_000)
   await bench.clock.advance(15_000)
-  await until('two signs of life', () => client.text.split(': keepalive').length === 3)
+  await until('the client has two keep-alive comments', () => client.text.split(': keepalive').length === 3)
   client.close()
 })
 

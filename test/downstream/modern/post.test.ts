@@ -21,7 +21,7 @@ async function post(t: TestContext, { reads = true } = {}) {
   }
 }
 
-test('an answer that nothing travels ahead of is JSON', async (t) => {
+test('an answer without earlier messages is JSON', async (t) => {
   const { post: reply, client, seen } = await post(t)
   reply.keepAlive()
   reply.finish({ text: '{"a":1}', status: 404 })
@@ -34,7 +34,7 @@ test('an answer that nothing travels ahead of is JSON', async (t) => {
 test('from the first message on the reply is a stream of events without ids', async (t) => {
   const { post: reply, client, seen } = await post(t)
   assert.equal(reply.send('{"n":1}'), undefined)
-  await until('the message is there', () => client.data.length === 1)
+  await until('the message has come', () => client.data.length === 1)
   reply.keepAlive()
   reply.finish({ text: '{"n":2}', status: 404 })
   await client.ended

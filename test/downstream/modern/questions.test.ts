@@ -76,7 +76,7 @@ test('after ten rounds nothing more is asked', () => {
   assert.match(heard[0] ?? '', /more than 10 rounds/)
 })
 
-test('a client owes a hundred answers to a call, and its server hears of the next question that it is one too many', () => {
+test('a client owes at most a hundred answers in a call, and its server hears of the next question as one too many', () => {
   const { open, ask, heard } = questions()
   for (let n = 0; n < 100; n++) assert.equal(ask('roots/list'), true)
   assert.equal(ask('roots/list'), false)

@@ -94,7 +94,7 @@ test('an answer without an id gets one', () => {
   )
 })
 
-test('the effective one of two ids in a message is replaced', () => {
+test('the effective one of two ids in a message is replaced by the id of the client', () => {
   const { text } = call('{"id":1,"result":{"resultType":"complete"},"id":2}')
   assert.equal((JSON.parse(text) as { id: unknown }).id, 'mine')
 })

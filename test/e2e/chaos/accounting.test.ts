@@ -175,7 +175,7 @@ after(async () => {
 })
 
 for (const [policy, block] of Object.entries(policies)) {
-  test(`with policies ${policy}, what is said of ${kinds.length} kinds of faults is what a client has counted`, async (t) => {
+  test(`with policies ${policy}, the reported fates of ${kinds.length} kinds of faults match the counts of a client`, async (t) => {
     const tools = [...kinds.map(({ tool }) => tool), outer.tool]
     const server = await startServer(tools)
     const journal = join(await newFolder(), 'journal.jsonl')

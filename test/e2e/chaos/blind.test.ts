@@ -224,13 +224,13 @@ after(async () => {
 
 for (const era of eras) {
   // Runs first, before any other failure raises a suspicion.
-  test(`an injected failure has the server suspected and asked like a real one, ${era}`, async () => {
+  test(`an injected failure makes the gateway suspect and ping the server like a real failure, ${era}`, async () => {
     for (const name of kinds.map((kind) => `${kind}_${era}`)) {
       assert.equal(servers.get(name)?.of('ping').length, 0)
       await (
         await callerAt(era, gateway.mcp(name))
       )('status')
-      await until(`${name} is asked whether it is there`, () => servers.get(name)?.of('ping').length !== 0)
+      await until(`the server ${name} is pinged`, () => servers.get(name)?.of('ping').length !== 0)
     }
   })
 

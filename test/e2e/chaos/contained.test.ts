@@ -608,12 +608,12 @@ test('no breaker opened over faults towards agents, and none of them holds a cal
   const tools = rows.filter(({ policies }) => policies === hasty).map(({ tool }) => tool)
   for (const tool of tools) {
     assert.deepEqual(await opened(tool), {}, tool)
-    for (const lane of lanes) await until('none is held', async () => (await shop.held(lane, tool)) === 0)
+    for (const lane of lanes) await until('no call is held', async () => (await shop.held(lane, tool)) === 0)
   }
 })
 
 // Runs after the outages above: their breakers belong to the same servers, found reachable again here.
-test('conn.refused: a breaker believes three times that a server is back that takes connections, and then no more', () =>
+test('conn.refused: a breaker trusts a server that only accepts connections three times, and then no more', () =>
   everywhere(unreachable, async (lane) => {
     const { tool } = unreachable
     const closed = async () =>
@@ -626,11 +626,14 @@ test('conn.refused: a breaker believes three times that a server is back that ta
       ).closed ?? 0
     // A process that cannot start has no address for reachability probes.
     const early = lane.name === 'stdio' ? 0 : 3
-    await until('it has believed it as often as it may', async () => {
+    await until('the breaker has closed as often as allowed', async () => {
       await shop.call(lane, tool)
       return (await closed()) === early
     })
-    await until('it is open again', async () => (await shop.call(lane, tool)).reason === 'breaker_open')
+    await until(
+      'the breaker is open again',
+      async () => (await shop.call(lane, tool)).reason === 'breaker_open',
+    )
     const attempts = await shop.attempts(lane, tool)
     const { reason, data } = await shop.call(lane, tool)
     assert.deepEqual([reason, data.by, data.sent], ['breaker_open', 'breaker', false], lane.name)
@@ -710,7 +713,7 @@ test('proc.kill: a call that writes is not sent again', () =>
     assert.deepEqual(await shop.attempts(lane, ends.writing.tool), { transport_error: 1 })
     assert.deepEqual(await shop.fates(lane, ends.writing.tool), { surfaced: 1 })
     await until(
-      'there is a process again',
+      'the process answers again',
       async () => (await shop.call(lane, 'plain_plain')).message === undefined,
     )
     assert.equal(await shop.runs(lane, ends.writing.tool), 0)

@@ -86,7 +86,7 @@ test('a full disk under the journal stops no call; it is said once, counted, and
     execFileSync('mount', ['-o', 'remount,size=16m', disk])
     let lost = 0
     // A gap line alone proves nothing: the full disk may refuse its batch.
-    await until('the journal has all that is not lost, and says what is missing', async () => {
+    await until('the journal has all kept entries, and reports the missing entries', async () => {
       lost = (await gateway.metric(DROPPED)) ?? 0
       const text = await readFile(journal, 'utf8')
       return text.includes('"gap"') && decisionsIn(text) >= calls - lost
@@ -117,7 +117,7 @@ for (const [where, state, signal] of [
         return gateway.log.some(({ msg }) => msg === 'chaos: journal_error')
       })
       if (signal === 'SIGKILL')
-        await until('the head knows', async () => {
+        await until('the head counts the dropped entries', async () => {
           const { dropped } = await verifyJournal(journal, stateDir)
           return dropped > 0
         })
@@ -134,7 +134,7 @@ for (const [where, state, signal] of [
       execFileSync('mount', ['-o', 'remount,size=16m', disk])
       const next = await start()
       await until(
-        'the next process counts them',
+        'the next process counts the dropped entries',
         async () => (await next.metric(DROPPED)) === first.said.dropped,
       )
       next.program.signal('SIGTERM')

@@ -110,10 +110,10 @@ test('initialize.hang: the answer and the session come when the fault ends', asy
 test('initialize.hang: an agent that gives up leaves no session behind', async () => {
   const abort = new AbortController()
   const reply = initialize('hanging', abort.signal)
-  await until('its session is there', async () => (await sessionsAt('hanging')) === 1)
+  await until('the session exists', async () => (await sessionsAt('hanging')) === 1)
   abort.abort()
   await assert.rejects(reply)
-  await until('it is gone', async () => (await sessionsAt('hanging')) === 0)
+  await until('the session is gone', async () => (await sessionsAt('hanging')) === 0)
 })
 
 test('ping.error: the agent gets the error', async () => {
@@ -145,7 +145,7 @@ test('stopping all faults releases held replies at once', async () => {
   const silent = await RawClient.open(gateway.mcp('silent'))
   const pong = silent.request('ping')
   const reply = initialize('hanging')
-  await until('both are held', async () => {
+  await until('both requests are held', async () => {
     const { body } = await gateway.admin<{ faults: { name: string; concurrent: number }[] }>('/admin/chaos')
     const held = (name: string) => body.faults.find((fault) => fault.name === name)?.concurrent
     return held('silent') === 1 && held('hanging') === 1

@@ -36,7 +36,7 @@ interface Entry {
 /** Waits until the journal file has the fates of all calls; returns its entries. */
 async function journaled(file: string, calls: number): Promise<readonly Entry[]> {
   let entries: readonly Entry[] = []
-  await until('the journal says what became of all calls', async () => {
+  await until('the journal has the outcome of every call', async () => {
     const lines = (await readFile(file, 'utf8')).split('\n').filter((line) => line.endsWith('}'))
     entries = lines.map((line) => (JSON.parse(line) as { record: Entry }).record)
     return entries.filter(({ kind }) => kind === 'fate').length >= calls
@@ -46,7 +46,7 @@ async function journaled(file: string, calls: number): Promise<readonly Entry[]>
 
 /** Waits until the replies to all calls have arrived and are held. */
 async function allHeld(gateway: Gateway, server: FlakyServer, calls: number): Promise<void> {
-  await until('the server has had all calls', async () => (await server.count('read')) === calls)
+  await until('the server has received all calls', async () => (await server.count('read')) === calls)
   await until('all replies are held', async () => {
     const { body } = await gateway.admin<{ entries: Entry[] }>(`/admin/chaos/journal?since=1&limit=${calls}`)
     return body.entries.filter(({ note }) => note !== undefined).length === calls

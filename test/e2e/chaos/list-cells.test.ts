@@ -301,8 +301,8 @@ test('listening agents hear of changed lists when a fault of lists is armed, and
   const config = { type: 'registry.ghost_tool', rate: 1, side: 'client', tools: ['ghost'] }
   await gateway.post('/chaos/inject', { target: '*', config })
   const told = () => streams.map((stream) => stream.messages(LIST_CHANGED).length)
-  await until('all are told that the fault shows', () => told().every((count) => count > 0))
+  await until('all agents hear of the fault', () => told().every((count) => count > 0))
   const before = told()
   await gateway.post('/admin/chaos/disarm', {})
-  await until('all are told that it is over', () => told().every((count, at) => count > before[at]!))
+  await until('all agents hear of its end', () => told().every((count, at) => count > before[at]!))
 })

@@ -227,7 +227,7 @@ test('conn.tls: a server entry without certificate checks refuses no certificate
 
 test('conn.dns: stopping all faults releases held calls at once, unharmed', async () => {
   const held = callIn('named', 'held')
-  await until('it is held', async () => {
+  await until('the call is held', async () => {
     const { body } = await gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')
     return body.faults.some(({ name, hits }) => name === 'held' && hits === 1)
   })

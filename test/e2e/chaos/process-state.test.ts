@@ -88,7 +88,7 @@ test('proc.pause: a timeout ends the call while the process stands still, and a 
   await assert.rejects(call, /no answer within 300ms/)
   assert.ok(stopped.some(isStopped), 'the pause outlasts the call')
   await gateway.post('/admin/chaos/kill', {})
-  await until('it goes on', () => !stopped.some(isStopped))
+  await until('the processes continue', () => !stopped.some(isStopped))
   assert.ok(JSON.parse(await client.say('pids')))
   assert.deepEqual(await fatesOf(gateway), { surfaced: 1 })
 })
@@ -114,7 +114,7 @@ for (const [how, end] of [
     const processes = descendantsOf(gateway.program.pid)
     process.kill(gateway.program.pid, end)
     await gateway.program.ended
-    await until('nobody is left', () => !processes.some(isAlive))
+    await until('no process is left', () => !processes.some(isAlive))
     assert.equal(stopped.length, GROUP)
   })
 }
@@ -140,7 +140,7 @@ test('proc.crash_loop: each process ends again, starts are apart, and calls are 
   assert.match(second.text, /is not started again before \d+m?s/)
   let last = ''
   let count = 0
-  await until('it is answered', async () => {
+  await until('a call is answered', async () => {
     last = (await call(`c${count++}`)).text
     return last.includes('"result"')
   })
@@ -172,7 +172,9 @@ test('proc.crash_loop: with `after`, each process lives for a while, and calls a
   }
   assert.match(await call(), /ended by SIGKILL/)
   await until('another process answers', async () => (await call()).includes('"result"'))
-  await until('it has ended as well', async () => /ended by SIGKILL|is not started again/.test(await call()))
+  await until('the other process has ended too', async () =>
+    /ended by SIGKILL|is not started again/.test(await call()),
+  )
 })
 
 test('a stopped process continues and exits cleanly when the gateway is killed', async () => {
@@ -185,11 +187,11 @@ test('a stopped process continues and exits cleanly when the gateway is killed',
     servers: { local: { command: process.execPath, args: ['-e', program] } },
   })
   const noted = () => (existsSync(file) ? readFileSync(file, 'utf8') : '')
-  await until('it runs', () => noted().endsWith('\n'))
+  await until('the process runs', () => noted().endsWith('\n'))
   const pid = Number(/^pid (\d+)/.exec(noted())?.[1])
   process.kill(pid, 'SIGSTOP')
-  await until('it is stopped', () => isStopped(pid))
+  await until('the process is stopped', () => isStopped(pid))
   process.kill(gateway.program.pid, 'SIGKILL')
-  await until('it has ended', () => !isAlive(pid))
+  await until('the process has ended', () => !isAlive(pid))
   assert.match(noted(), /in order\n$/)
 })

@@ -127,7 +127,7 @@ after(async () => {
 const ofAgents = (name: string) => held.get(name)!.filter(({ of }) => of === 'raw')
 
 async function streamOf(name: string, nth: number): Promise<Held> {
-  await until(`stream ${nth} of ${name} is there`, () => ofAgents(name).length >= nth)
+  await until(`stream ${nth} of ${name} is open`, () => ofAgents(name).length >= nth)
   return ofAgents(name)[nth - 1]!
 }
 
@@ -151,7 +151,7 @@ for (const name of ['refused', 'denied'])
   test(`listen.refused (${name}): the server is not asked for its stream, and calls go on`, async () => {
     const { client, reader } = await listening(name)
     assert.equal(await client.say('work'), 'done')
-    await until('it was hit', async () => ((await tally(name, 'discovery')).hits ?? 0) > 0)
+    await until('the fault has hit the stream', async () => ((await tally(name, 'discovery')).hits ?? 0) > 0)
     assert.ok((await gateway.metric('breakwater_discovery_faults_injected_total', `fault="${name}"`)) ?? 0)
     assert.equal(held.get(name)!.length, 0)
     assert.deepEqual(heard(reader), [])
@@ -213,7 +213,7 @@ test('listen.cut, modern era: the subscription is asked for anew', async () => {
   await streamOf('modern_cut', 2)
 })
 
-test('listen.refused, modern era: the server is not asked for it', async () => {
+test('listen.refused, modern era: the server is not asked for its stream', async () => {
   const { client } = await listening('modern_refused')
   assert.equal(await client.say('work'), 'done')
   assert.equal(held.get('modern_refused')!.length, 0)
@@ -234,7 +234,7 @@ for (const name of ['agent_cut', 'agent_reset'])
     const { client, reader } = await listening(name)
     const stream = await streamOf(name, 1)
     say(stream, 1)
-    await until('it is over', () => reader.ended)
+    await until('the stream is over', () => reader.ended)
     assert.deepEqual(heard(reader), [1])
     assert.ok(reader.broken, 'the reply ended without its promised end')
     say(stream, 2)
@@ -252,15 +252,15 @@ for (const [name, expected] of [
     const { client, reader } = await listening(name)
     const stream = await streamOf(name, 1)
     say(stream, 1)
-    await until('it is over', () => reader.ended)
+    await until('the stream is over', () => reader.ended)
     for (const n of [2, 3]) say(stream, n)
     // Messages on the server's stream arrive before the answer to a later ping.
-    await until('both have come', async () => {
+    await until('both sessions are open', async () => {
       const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
       return body.sessions.length > 0 && (await client.say('work')) === 'done'
     })
     const second = await client.listen(reader.events.at(-1)!.id)
-    await until('it is over, too', () => second.ended)
+    await until('the second stream is over', () => second.ended)
     assert.deepEqual(heard(second), expected)
   })
 

@@ -82,7 +82,7 @@ describe('runs whose gateway ends', { concurrency: 2 }, () => {
       gateway.program.signal('SIGKILL')
       await gateway.program.ended
       await agents.stop()
-      await until('its children are gone', () => children.every((pid) => !isAlive(pid)))
+      await until('the children are gone', () => children.every((pid) => !isAlive(pid)))
 
       const again = await Gateway.start(withChild, { folder })
       await again.waitFor('up', 'flaky')

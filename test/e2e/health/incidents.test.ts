@@ -43,7 +43,7 @@ describe('incidents', { concurrency: 4 }, () => {
     const webhook = { type: 'json', name: 'ops', url: `${receiver.url}/${SECRET}` }
     const gateway = await Gateway.start(parts(server.url, { webhooks: [webhook] }))
     await gateway.waitFor('up', 'search')
-    await until('it was pinged', () => server.count('ping') > 0)
+    await until('the server was pinged', () => server.count('ping') > 0)
     const count = (name: string, labels: string) => gateway.metric(`breakwater_${name}`, labels)
     // Without the zeros, Prometheus would miss the first increase.
     assert.equal(await count('incidents_total', 'server="search"'), 0)
@@ -77,7 +77,7 @@ describe('incidents', { concurrency: 4 }, () => {
     const startedAt = Date.parse(String(receiver.received[3]!.body.incident?.startedAt))
     assert.ok(startedAt >= killedAt - 5 && startedAt <= killedAt + EVERY_MS + 500)
 
-    await until('its delivery is noted', async () => {
+    await until('the delivery is noted', async () => {
       const { body } = await gateway.admin<Told>(`/admin/incidents/${incident!.id}`)
       return JSON.stringify(body.notices) === '{"ops":{"opened":"delivered","closed":"delivered"}}'
     })
@@ -134,7 +134,7 @@ describe('incidents', { concurrency: 4 }, () => {
     await first.waitFor('up', 'search')
     await server.kill()
     await receiver.came(1)
-    await until('its delivery is written down', async () =>
+    await until('the delivery is written to the file', async () =>
       (await readFile(join(stateDir, 'incidents.json'), 'utf8').catch(() => '')).includes(
         '"opened":"delivered"',
       ),
@@ -177,7 +177,7 @@ describe('incidents', { concurrency: 4 }, () => {
     await first.waitFor('up', 'search')
     await server.kill()
     await receiver.came(1)
-    await until('that it is due is written down', async () =>
+    await until('the due notice is written to the file', async () =>
       (await readFile(join(stateDir, 'incidents.json'), 'utf8').catch(() => '')).includes(
         '"opened":"pending"',
       ),
@@ -186,7 +186,7 @@ describe('incidents', { concurrency: 4 }, () => {
     const taken = receiver.taken.length
     await server.listen()
     await Gateway.start(given, { folder })
-    await until('both are told', () => receiver.taken.length >= 2)
+    await until('both notices are told', () => receiver.taken.length >= 2)
     assert.ok(taken <= 1)
     assert.match(receiver.taken.at(-1)?.body.text ?? '', /has recovered after at most /)
     assert.match(receiver.taken.at(-2)?.body.text ?? '', /is failing, connection_refused/)
@@ -230,8 +230,8 @@ describe('incidents', { concurrency: 4 }, () => {
     server.answers.set('tools/call', (response, id) =>
       sendJson(response, { jsonrpc: '2.0', id, error: { code: -32603, message: 'broken' } }),
     )
-    await until('it was probed often', () => server.count('tools/call') > 8)
-    await until('it has an incident', async () => (await incidentsOf(gateway)).length === 1)
+    await until('the server was probed often', () => server.count('tools/call') > 8)
+    await until('the server has an incident', async () => (await incidentsOf(gateway)).length === 1)
     assert.equal(await breakers(), before)
     // The agent's session, and the gateway's.
     assert.equal(server.count('initialize'), 2)
@@ -242,12 +242,12 @@ describe('incidents', { concurrency: 4 }, () => {
     const server = await ProbedServer.start()
     const health = { every: '1s', failures: 1, tool: { name: 'check', expect: '42' } }
     const gateway = await Gateway.start({ servers: { search: { url: server.url, era: 'modern', health } } })
-    await until('it was probed', () => server.count('tools/call') > 2)
+    await until('the server was probed', () => server.count('tools/call') > 2)
     const shown = (await gateway.server('search'))?.health as { state: string; message?: string }
     assert.deepEqual([shown.state, shown.message], ['well', undefined])
     assert.equal(server.count('initialize'), 0)
     await server.kill()
-    await until('it has an incident', async () => (await incidentsOf(gateway)).length === 1)
+    await until('the server has an incident', async () => (await incidentsOf(gateway)).length === 1)
     assert.equal((await incidentsOf(gateway))[0]?.reason, 'connection_refused')
   })
 
@@ -256,7 +256,7 @@ describe('incidents', { concurrency: 4 }, () => {
     const entry = { url: server.url, era: 'legacy', health: false, refresh: '1s' }
     const gateway = await Gateway.start({ servers: { search: entry } })
     await gateway.waitFor('up', 'search')
-    await until('its lists are fetched again', () => server.count('tools/list') > 1)
+    await until('the lists of the server are fetched again', () => server.count('tools/list') > 1)
     assert.equal(server.count('ping'), 0)
     await server.kill()
     await gateway.waitFor('down', 'search')

@@ -80,7 +80,7 @@ describe('reasons', { concurrency: 2 }, () => {
     assert.equal((await incidentOf(gateway, 'child')).state, 'open')
     // The process has to stay healthy for half a minute.
     await until(
-      'it has recovered',
+      'the server has recovered',
       async () => (await incidentOf(gateway, 'child')).state === 'closed',
       60_000,
     )
@@ -124,7 +124,7 @@ describe('reasons', { concurrency: 2 }, () => {
     )
     hung!.answers.set('tools/call', () => undefined)
     // A server can only count as slow once its usual pace is known.
-    await until('the pace of the slow one is known', async () => {
+    await until('the baseline of the slow server is known', async () => {
       const pace = (await gateway.server('slow'))?.health as { pace?: { ping?: { baselineMs?: number } } }
       return pace.pace?.ping?.baselineMs !== undefined
     })
@@ -181,7 +181,7 @@ describe('reasons', { concurrency: 2 }, () => {
       chaos: { enabled: true },
     })
     await gateway.waitFor('up', 'refused', 'unauthorized', 'limited', 'nameless', 'late', 'bent', 'safe')
-    await until('the pace of the late one is known', async () => {
+    await until('the baseline of the late server is known', async () => {
       const pace = (await gateway.server('late'))?.health as { pace?: { tool?: { baselineMs?: number } } }
       return pace.pace?.tool?.baselineMs !== undefined
     })
@@ -207,7 +207,7 @@ describe('reasons', { concurrency: 2 }, () => {
     }
     assert.equal((await gateway.server('safe'))?.failureReason, undefined)
     await gateway.post('/chaos/clear-all')
-    await until('all have recovered', async () => {
+    await until('all servers have recovered', async () => {
       const { body } = await gateway.admin<{ total: number }>('/admin/incidents?state=open')
       return body.total === 0
     })

@@ -75,7 +75,7 @@ for (const [name, [status, bytes]] of Object.entries(refused))
     })
   })
 
-test('nothing is left of the refused requests', () => scene.isClean())
+test('the refused requests leave nothing behind', () => scene.isClean())
 
 const served: Readonly<Record<string, () => string>> = {
   'the whole URL in the first line': () => call.replace('/mcp/attacked', 'http://127.0.0.1/mcp/attacked'),
@@ -92,7 +92,7 @@ for (const [name, bytes] of Object.entries(served))
   test(`a request with ${name} is answered`, async () => {
     const one = await peer()
     await one.write(bytes())
-    await until('it is answered', () => one.text.includes('"result"') || one.isClosed)
+    await until('the request is answered', () => one.text.includes('"result"') || one.isClosed)
     assert.match(one.text, /^HTTP\/1\.1 200/)
     one.close()
     await scene.isClean()
@@ -103,7 +103,7 @@ test('the gateway answers many requests in one packet in order', async () => {
   const bytes = Array.from({ length: 20 }, (_, n) => call.replace('"raw"', `"${100 + n}"`))
   await scene.beside(async () => {
     await one.write(bytes.join(''))
-    await until('all are answered', () => one.text.split('"result"').length === 21)
+    await until('all requests are answered', () => one.text.split('"result"').length === 21)
   })
   one.close()
   await scene.isClean()
@@ -169,7 +169,7 @@ test('a client that sends a large request and leaves at once leaves nothing behi
       void one
         .write(postOf(agent.url, agent.headers, { ...large, id: `${300 + n}` }))
         .then(() => one.socket.resetAndDestroy())
-    await until('all are gone', () => all.every(({ isClosed }) => isClosed))
+    await until('all connections are gone', () => all.every(({ isClosed }) => isClosed))
   })
   await scene.isClean()
 })
@@ -183,7 +183,7 @@ test('a client that resets the connection during a reply leaves nothing behind',
       one.socket.once('data', () => one.socket.resetAndDestroy())
       void one.write(postOf(agent.url, agent.headers, { ...large, id: `${200 + n}` }))
     }
-    await until('all are gone', () => all.every(({ isClosed }) => isClosed))
+    await until('all connections are gone', () => all.every(({ isClosed }) => isClosed))
   })
   await scene.isClean()
 })

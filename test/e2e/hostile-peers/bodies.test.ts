@@ -127,7 +127,7 @@ test('120 clients with large descriptions or headers leave nothing behind', asyn
     // Most clients name no version before the handshake.
     const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(huge.length) })
     await socket.begin(huge)
-    await until('it is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
+    await until('the body is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
     socket.close()
     for (const body of [JSON.stringify(large), huge])
       assert.match(JSON.stringify(await answerTo(gateway.mcp(), body, version)), /at most 16384/)
@@ -151,7 +151,7 @@ test('a POST without a body and the request behind it are answered', async () =>
       const text = `POST ${pathname} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${lines.join('')}\r\n`
       const socket = await RawSocket.open(path)
       await socket.write(`${text}GET /livez HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n\r\n`)
-      await until('both are answered', () => socket.text.split('HTTP/1.1 ').length === 3)
+      await until('both requests are answered', () => socket.text.split('HTTP/1.1 ').length === 3)
       assert.match(socket.text, /^HTTP\/1\.1 400 [^]*no body[^]*HTTP\/1\.1 200 /)
       socket.close()
     }
@@ -211,12 +211,12 @@ test('a body of 4 MB in chunks of 32 bytes costs about its size', async (t) => {
   const piece = Buffer.from(chunked('x'.repeat(64 * KIB)))
   for (let n = 0; n < 60; n++) await socket.write(piece)
   const received = async () => (await gateway.metric('breakwater_request_body_bytes')) ?? 0
-  await until('all of it has come', async () => (await received()) > 60 * 64 * KIB)
+  await until('all chunks have come', async () => (await received()) > 60 * 64 * KIB)
   const more = (await heldBy(gateway)) - beforehand
   t.diagnostic(`${Math.round(more / KIB)} KiB more for ${Math.round((await received()) / KIB)} KiB`)
   assert.ok(more < 40 * MIB, `${Math.round(more / MIB)} MiB more`)
   await socket.write(`${chunked('"}}')}0\r\n\r\n`)
-  await until('it is answered', () => socket.text.includes('"result":{}'))
+  await until('the request is answered', () => socket.text.includes('"result":{}'))
   socket.close()
   await client.leave()
   await isServed()
@@ -232,7 +232,7 @@ test('200 stalled bodies get an error and are cut off, and nothing of them stays
     }),
   )
   await isServed()
-  await until('all were cut off', () => stalled.every(({ isClosed }) => isClosed))
+  await until('all stalled bodies were cut off', () => stalled.every(({ isClosed }) => isClosed))
   for (const { text } of stalled) assert.match(text, /^HTTP\/1\.1 408 [^]*nothing of the body came for 5s/)
   const refused = (await gateway.metric('breakwater_request_bodies_refused_total', 'stalled')) ?? 0
   assert.equal(refused - beforehand, 200)
@@ -255,7 +255,7 @@ test('more bodies than may be on their way get HTTP 503 and when to try again, a
     ),
   )
   await Promise.all(sockets.map((socket) => socket.begin(large)))
-  await until('some were refused', () => sockets.some(({ text }) => text.includes('HTTP/1.1 503')))
+  await until('some bodies were refused', () => sockets.some(({ text }) => text.includes('HTTP/1.1 503')))
   const { text = '' } = sockets.find((socket) => socket.text.includes('HTTP/1.1 503')) ?? {}
   assert.match(text, /retry-after: 1\r\n/i)
   assert.match(text, /BW_OVERLOADED/)
@@ -265,7 +265,7 @@ test('more bodies than may be on their way get HTTP 503 and when to try again, a
   await until('the upload is answered', () => slow.text !== '')
   assert.match(slow.text, /"result":\{\}/)
   for (const socket of [slow, ...sockets]) socket.close()
-  await until('none is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
+  await until('no body is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
 })
 
 test('a client that sends a refused body reads the reason, also over a connection it wants closed', async () => {
@@ -283,7 +283,7 @@ test('a client that sends a refused body reads the reason, also over a connectio
 
 test('connections beyond the share of a client are closed at once, and others are let in', async () => {
   const sockets = await Promise.all(Array.from({ length: 600 }, () => RawSocket.open(gateway.mcp())))
-  await until('some were closed', async () => {
+  await until('some connections were closed', async () => {
     const refused =
       (await gateway.metric('breakwater_quota_refused_total', 'limit="connections_per_client"')) ?? 0
     return refused >= 150 && sockets.filter(({ isClosed }) => isClosed).length >= refused
@@ -297,7 +297,7 @@ test('connections beyond the share of a client are closed at once, and others ar
   await until('there is room again', async () => {
     const socket = await RawSocket.open(gateway.mcp(), { 'content-length': '2' })
     await socket.begin('{}')
-    await until('it is answered or closed', () => socket.isClosed || socket.text !== '')
+    await until('the connection has an answer, or is closed', () => socket.isClosed || socket.text !== '')
     socket.close()
     return socket.text.includes('HTTP/1.1 400')
   })

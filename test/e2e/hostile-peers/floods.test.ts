@@ -128,7 +128,7 @@ test('the gateway reads a server only as fast as the server takes answers, and s
   assertGrowth(t, before, await stage.held(), 16 * MIB)
   isTaking = true
   for (const response of held) response.writeHead(202).end()
-  await until('it is listened to again', async () => {
+  await until('the server takes answers again', async () => {
     await stage.served()
     return taken > 5_000
   })
@@ -206,7 +206,7 @@ for (const kind of ['JSON', 'an event'] as const)
     const client = await RawClient.open(gateway.mcp('hostile'))
     const before = await held()
     const call = client.say('large')
-    await until('all is sent but the end', async () => {
+    await until('everything is sent but the end', async () => {
       await served()
       return isAll
     })

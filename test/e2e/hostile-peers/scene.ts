@@ -70,7 +70,7 @@ export class Scene {
         last.heapBytes <= heapBytes + MAX_LEFT_BYTES
       )
     }
-    await until('nothing is left', isBack).catch((error: unknown) => {
+    await until('nothing of the requests is left', isBack).catch((error: unknown) => {
       throw new Error(`${String(error)}: ${JSON.stringify({ before: this.#before, after: last })}`)
     })
   }

@@ -221,4 +221,4 @@ for (const [name, [expected]] of Object.entries(misdeeds))
     assert.ok('result' in (await agent.call('behaves')), 'the server serves again as soon as it behaves')
   })
 
-test('nothing is left of the hostile servers', () => scene.isClean())
+test('the hostile servers leave nothing behind', () => scene.isClean())

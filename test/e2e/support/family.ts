@@ -39,5 +39,5 @@ export function left(processes: readonly Member[]): Member[] {
 }
 
 export async function allGone(processes: readonly Member[]): Promise<void> {
-  await until('nothing is left', () => left(processes).length === 0)
+  await until('no process is left', () => left(processes).length === 0)
 }

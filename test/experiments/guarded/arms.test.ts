@@ -55,7 +55,7 @@ function stage() {
 
 const tasks = Array.from({ length: 2_000 }, (_, n) => `task ${n}`)
 
-test('without a run there is nothing to assign, and no arm', () => {
+test('without a run, no call is assigned and no arm exists', () => {
   const { arms } = stage()
   assert.equal(arms.assignIn(config), undefined)
   assert.deepEqual([arms.armsIn(config), arms.names, arms.taken], [{}, [], undefined])
@@ -77,7 +77,7 @@ test('a larger share moves nobody from the treatment back to the control', () =>
   }
 })
 
-test('a generation that was made for a stage assigns nobody once the arms are out', () => {
+test('a generation made for a stage assigns no call after the arms have ended', () => {
   const { arms, meter } = stage()
   const spec = specOf()
   arms.measure(spec, meter)

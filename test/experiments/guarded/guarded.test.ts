@@ -179,7 +179,7 @@ test('a run that needs approval waits, and is checked again on approval', async 
   assert.equal((await guarded.approve('drill', 'boss')).ok, false)
 })
 
-test('nobody approves their own run, and where approvers are named nobody else does', async () => {
+test('nobody approves their own run, and if approvers are named, nobody else approves', async () => {
   const { guarded, rules } = stage()
   const spec = specOf({ approval: 'required' })
   const own = await guarded.run(spec, { ...asked, approvedBy: 'Tester' })
@@ -260,7 +260,7 @@ test('stages are skipped only with a name', async () => {
   assert.equal(guarded.get('drill')?.stages.length, 1)
 })
 
-test('a config that changes what a run rests upon ends it, one that does not changes nothing', async () => {
+test('a config change that affects a run ends the run; other changes do nothing', async () => {
   const { guarded, rules, clock } = stage()
   await guarded.run(specOf(), asked)
   await clock.advance(2_500)
@@ -373,7 +373,7 @@ test('a gateway that ends takes its run along, and one that waits', async () => 
   assert.equal((await guarded.run(specOf(), asked)).ok, false)
 })
 
-test('probes of the targets stand in the record, those of other servers and of later times do not', async () => {
+test('the record has the probes of the targets, and no probes of other servers or later times', async () => {
   const { guarded, clock, toEnd } = stage()
   const probe = { server: 'a', state: 'suspicious', reason: 'timeout', tookMs: 3 }
   guarded.probed(probe)

@@ -112,7 +112,7 @@ test('thresholds learned from the baseline become rules of the gate', async () =
   assert.deepEqual([run.state, run.breach?.rule.learned], ['aborted', 'p95 of the baseline × 3'])
 })
 
-test('silence in a stage ends the run: what nobody sees proves nothing', async () => {
+test('a stage without calls ends the run, because the stage proves nothing', async () => {
   const { lifecycle, rules, until } = stage()
   lifecycle.begin()
   await until('stage')

@@ -57,7 +57,7 @@ test('the same seed gives the same intervals, another seed others', () => {
   assert.notDeepEqual(of(5), of(6))
 })
 
-test('to swap the arms mirrors the estimates', () => {
+test('swapping the arms mirrors the estimates', () => {
   const [control, treatment] = [arm(seeded(3), 200), arm(seeded(4), 200)]
   const options = { alpha: 0.05, resamples: 99, random: seeded(1) }
   const one = quantileDifferences(control, treatment, [0.5, 0.95], options)

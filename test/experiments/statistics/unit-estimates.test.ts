@@ -29,7 +29,7 @@ import {
 
 const EVERYTHING = { low: -Infinity, high: Infinity }
 
-test('no unit or one unit says nothing of where the truth lies', () => {
+test('without units, or with one unit, the truth may be anywhere', () => {
   for (const values of [[], [7]]) {
     const { estimate: _, ...ends } = studentInterval(meanOf(values), 0.05)
     assert.deepEqual(ends, EVERYTHING)

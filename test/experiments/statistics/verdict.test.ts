@@ -379,7 +379,7 @@ for (const { name, plan: planned, state: seen, is } of cases) {
   })
 }
 
-test('to swap the arms swaps better and worse, and changes no other result', () => {
+test('swapping the arms swaps better and worse, and changes no other result', () => {
   const random = seeded(1)
   const mirrored = {
     better: 'worse',

@@ -113,7 +113,7 @@ test('only good answers are kept: none that is wrong, partial, an error, or not 
   assert.equal(snapshot().answers, 1)
 })
 
-test('no more answers are kept than may be, and no more bytes; the oldest go first', async () => {
+test('kept answers are limited in number and bytes; the oldest go first', async () => {
   const few = breaking({ maxEntries: 2 })
   for (const n of [1, 2, 1, 3]) await few.good(call({ n }))
   assert.deepEqual(await few.ask(call({ n: 2 })), lost)

@@ -155,7 +155,7 @@ test('an answer too large to keep is remembered as given, so the call does not r
   server.answer(0, { text: 'ä'.repeat(600_000) })
   await clock.advance(0)
   // A large text is copied for joined callers in a separate turn.
-  await until('both are answered', () => first.outcome !== undefined && joined.outcome !== undefined)
+  await until('both calls are answered', () => first.outcome !== undefined && joined.outcome !== undefined)
   assert.ok(read(first) && read(joined))
   assert.deepEqual(snapshot(), { underWay: 0, over: 1, bytes: 0, evicted: 0 })
   const again = send(keyed('k'))

@@ -5,7 +5,7 @@ import { errorOf, keyed, read, setUp } from './keyed.ts'
 
 const auto = { settings: { key: 'auto' } }
 
-test('with keys of its own making, the same arguments are the same call, whoever sends them', async () => {
+test('with automatic keys, the same arguments are the same call, for any sender', async () => {
   const { clock, server, send } = setUp(auto)
   const first = send(toolCall('tool', { a: 1, b: [{ c: 'x', d: null }] }))
   const second = send(toolCall('tool', { b: [{ d: null, c: 'x' }], a: 1 }))
@@ -19,7 +19,7 @@ test('with keys of its own making, the same arguments are the same call, whoever
   assert.ok(read(first) && read(second))
 })
 
-test('with keys of its own making, a key that the caller names still counts', async () => {
+test('with automatic keys, a key named by the caller still counts', async () => {
   const { clock, server, send } = setUp(auto)
   send(toolCall('tool'))
   send(keyed('k'))
@@ -29,7 +29,7 @@ test('with keys of its own making, a key that the caller names still counts', as
   assert.equal(errorOf(other)?.reason, 'idempotency_conflict')
 })
 
-test('keys of its own making are for calls that change something: to join others would be a cache', () => {
+test('automatic keys are for calls that change something: joining others would be a cache', () => {
   const { server, send } = setUp({ ...auto, effect: 'read_only' })
   send(toolCall('tool'))
   send(toolCall('tool'))

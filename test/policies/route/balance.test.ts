@@ -6,7 +6,7 @@ import { route } from '../../../src/policies/route.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, down, failure, setUp, up } from './rig.ts'
 
-test('with one replica nothing is chosen: the very call goes on', async () => {
+test('with one replica no choice is made: the very same call goes on', async () => {
   const { clock, send, sent, loads } = setUp([up(10)])
   const { call, done } = send()
   assert.equal(sent[0], call)

@@ -176,7 +176,7 @@ test('a caller leaves home for a call whose breaker there is open', async () => 
   assert.deepEqual(broken.counts(), [1, 1])
 })
 
-test('home means nothing without affinity', async () => {
+test('without affinity a caller has no home', async () => {
   const rig = setUp([up(2_000), up(10)], { affinity: 'none' }, { home: () => 0 })
   await rig.stream(5_000, 50)
   assert.ok((rig.counts()[1] ?? 0) > 90)
@@ -188,7 +188,7 @@ test('an ejected replica is better than none', async () => {
   assert.equal((await rig.run()).kind, 'answered')
 })
 
-test('a failure that is nobody’s fault takes nobody out', async () => {
+test('a failure without blame ejects no replica', async () => {
   for (const reason of [
     'cancelled',
     'overloaded',
@@ -272,7 +272,7 @@ test('a caller placed while replicas were unreachable is placed once more when t
   assert.deepEqual([rig.counts(), left], [[3, 1], [0]])
 })
 
-test('nobody is moved without a word where the loss of a session is the caller’s to know', async () => {
+test('a caller that has to know of the loss of a session is never moved silently', async () => {
   const left: number[] = []
   const rig = setUp(
     [down(), up()],

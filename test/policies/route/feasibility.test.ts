@@ -45,7 +45,7 @@ for (const replicas of [1, 2])
     assert.equal(rig.sent.length, 0)
   })
 
-test('the estimate is not asked when off', () => {
+test('with feasibility off, the estimate is not asked', () => {
   const rig = setUp([up(2_000)], { feasibility: 'off' })
   teach(rig, 0, 2_000)
   assert.equal(infeasible.of(rig.send(within(rig, 1_000)).call.record), false)

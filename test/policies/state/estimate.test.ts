@@ -12,7 +12,7 @@ function after(count: number, ms: number) {
 
 const chance = (estimate: LatencyEstimate, ms: number, now: number) => estimate.chanceWithin(ms, now) ?? NaN
 
-test('nothing is said before about ten calls, and not any more when they are forgotten', () => {
+test('an estimate begins after about ten calls, and ends when these calls are forgotten', () => {
   const { estimate } = after(5, 90)
   assert.equal(estimate.chanceWithin(100, 500), undefined)
   assert.equal(estimate.quantile(0.5, 500), undefined)

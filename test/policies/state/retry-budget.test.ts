@@ -84,7 +84,7 @@ test('the longest window holds sixty seconds', async () => {
   assert.equal(balance(), 118)
 })
 
-test('other terms look at the same deposits', () => {
+test('budgets with other terms share the same deposits', () => {
   const { clock, budget, enter } = setUp()
   enter(1_000)
   assert.equal(budget.balance({ ...usual, ratio: 0.5 }, clock.now()), 500)

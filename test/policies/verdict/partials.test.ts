@@ -66,7 +66,7 @@ test('text that claims to be JSON and is broken is invalid; prose that begins wi
   }
 })
 
-test('a tool that always gave JSON is held to it', async () => {
+test('a tool that always gave JSON must keep giving JSON', async () => {
   const { repeat, verdictOn } = setUp()
   await repeat(5, jsonResult({ a: 1 }))
   assert.equal(await verdictOn(textResult('[error] no result')), 'json_invalid')
@@ -104,7 +104,7 @@ test('a text that has been a copy before has to stay one, until the tool has cha
   assert.equal(await verdictOn(pair('{"b":1}')), 'unchecked')
 })
 
-test('texts that always differ are the way of the tool', async () => {
+test('texts that always differ from the structured content are normal for the tool', async () => {
   const { repeat, verdictOn } = setUp()
   const pair = { content: [{ type: 'text', text: '{"a":"one"}' }], structuredContent: { a: 1 } }
   assert.equal(await verdictOn(pair), 'partial_silent')
@@ -169,7 +169,7 @@ test('a tool whose lists never are as long as their total is soon left alone', a
   assert.equal(await verdictOn(structured({ total: 37, matches: rows(3) })), 'unchecked')
 })
 
-test('a tool whose lists always were whole is held to it, even for a length that looks like a page', async () => {
+test('a tool whose lists were always complete must keep them complete, even at a length that looks like a page', async () => {
   const { repeat, verdictOn } = setUp()
   await repeat(3, structured({ total: 20, items: rows(20) }))
   assert.equal(await verdictOn(structured({ total: 20, items: rows(10) })), 'partial_silent')

@@ -25,7 +25,7 @@ test('a finished round is followed by another after the requested pause', async 
   assert.deepEqual(began, [0, 1_000, 2_000])
 })
 
-test('the soonest of several wishes counts, and makes one round', async () => {
+test('the earliest requested round counts, and there is one round', async () => {
   const { clock, rounds, began } = setUp()
   for (const delayMs of [500, 200, 300]) rounds.within(delayMs)
   await clock.advance(600)
@@ -33,7 +33,7 @@ test('the soonest of several wishes counts, and makes one round', async () => {
   assert.equal(clock.pending, 1)
 })
 
-test('a wish that falls into a round waits for its end, and for nothing else', async () => {
+test('a request for a round made during a round waits for the end of this round, and for nothing else', async () => {
   const { clock, rounds, began } = setUp({ lastsMs: 300 })
   rounds.within(0)
   await clock.advance(100)
@@ -46,7 +46,7 @@ test('a wish that falls into a round waits for its end, and for nothing else', a
   assert.deepEqual(began, [0, 300])
 })
 
-test('a wish that is forgotten, in a round or before it, comes to nothing', async () => {
+test('a forgotten request for a round has no effect, in a round or before it', async () => {
   const { clock, rounds, began } = setUp({ lastsMs: 300 })
   rounds.within(0)
   await clock.advance(100)
@@ -60,7 +60,7 @@ test('a wish that is forgotten, in a round or before it, comes to nothing', asyn
   assert.deepEqual(began, [0, 1_300])
 })
 
-test('when they are stopped, the round that is under way is the last', async () => {
+test('after a stop, the round under way is the last', async () => {
   const { clock, rounds, began } = setUp({ lastsMs: 300 })
   rounds.within(0)
   await clock.advance(100)

@@ -84,7 +84,7 @@ test('a thousand are kept, and two megabytes of them: those that ended first go,
   assert.equal(incidents.openOf('open')?.id, open.id)
 })
 
-test('a file that is damaged is put aside, and said so', async (t) => {
+test('a damaged file is put aside, and reported', async (t) => {
   const folder = await folderFor(t)
   const file = join(folder, 'incidents.json')
   await writeFile(file, '{"incidents":[{"id":1}]}')
@@ -203,7 +203,7 @@ test('a refusing disk is logged once, and tried again', async (t) => {
   assert.equal((JSON.parse(text) as { incidents: unknown[] }).incidents.length, 2)
 })
 
-test('without a folder they end with the process', async () => {
+test('without a folder, incidents end with the process', async () => {
   const { incidents, begin, clock } = kept(undefined)
   begin('a')
   assert.equal(clock.pending, 0)

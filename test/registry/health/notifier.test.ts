@@ -155,7 +155,7 @@ test('the status is what counts: a body that does not come makes no other reply 
     const { clock, notifier, told, outcomes } = notifying(t, [{ type: 'json', url: receiver.url }])
     notifier.send('json', opened)
     // The timeout of the reply runs on; the timeout of the body begins.
-    await until('the head has come', () => clock.pending === 2)
+    await until('the head of the reply has come', () => clock.pending === 2)
     await clock.advance(1_000)
     await told(1)
     assert.deepEqual([outcomes[0]?.result, outcomes[0]?.why], [result, `HTTP ${status}`])

@@ -13,7 +13,7 @@ test('without budgets three levels of retries offer far more than with them', ()
   assert.ok(numberIn(arm(ALL, 'none'), 'peak') > 1_000)
 })
 
-test('where nobody tries again the server recovers on its own', () => {
+test('without retries the server recovers on its own', () => {
   const { mostTries, amplification, recovered } = arm('nobody', 'none')
   assert.deepEqual([mostTries, amplification, recovered], [1, 1, 1])
 })

@@ -25,7 +25,7 @@ test('ended intents are forgotten in the order of their ends, and leave nothing 
   assert.equal(known.size, 0)
 })
 
-test('open ones are never forgotten', () => {
+test('open intents are never forgotten', () => {
   const known = new KnownIntents()
   known.tune({ remember: 0, max: 1 })
   const open = intentOf('open')

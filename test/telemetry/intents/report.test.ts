@@ -57,7 +57,7 @@ test('how tasks ended is counted by whether calls of them failed', async () => {
   ])
 })
 
-test('a task that was reported is over, and its name is that of another one from then on', async () => {
+test('a reported task is over, and its name belongs to another task from then on', async () => {
   const { clock, begin, report, intents, closed, linked } = setUp()
   begin('x')(failed())
   report('x', 'failed')
@@ -168,7 +168,7 @@ test('no more tasks are remembered than may be open', async () => {
   assert.equal(report('z', 'failed').linked, true)
 })
 
-test('where none is to be remembered, only open ones are linked', async () => {
+test('with a memory of no tasks, only open tasks are linked', async () => {
   const { clock, begin, report } = setUp({ remember: 0 })
   begin('x')()
   begin('y')()

@@ -27,7 +27,7 @@ test('no half of a character is left where a name is cut', () => {
   }
 })
 
-test('nobody can pass for what stands for all others, or for a name that was changed', () => {
+test('no name passes for the label of all others, or for a changed name', () => {
   assert.notEqual(labelValue(OTHER), OTHER)
   const changed = labelValue('a,b')
   assert.notEqual(labelValue(changed), changed)

@@ -72,7 +72,7 @@ test('an answer that another stands in for is a decision, and what a server decl
   assert.deepEqual((await told(t, nothing, partial('declared'))).events, [])
 })
 
-test('a retry is one', async (t) => {
+test('a retry is a decision', async (t) => {
   const { events } = await told(t, () => undefined, answered(), {
     settings: retrying,
     upstream: ({ attempt }) => (attempt === 1 ? unavailable : answered()),

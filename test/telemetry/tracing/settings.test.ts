@@ -79,7 +79,7 @@ test('an unknown value of a variable is named, and skipped', async (t) => {
   assert.deepEqual(lines.map(({ variable }) => variable).sort(), Object.keys(env).sort())
 })
 
-test('a share that is none is named', () => {
+test('an invalid share is named', () => {
   const env = { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: 'a tenth' }
   assert.deepEqual(readSettings(env, there)?.ignored, ['OTEL_TRACES_SAMPLER_ARG'])
   assert.deepEqual(readSettings({ OTEL_TRACES_SAMPLER: 'traceidratio' }, there)?.ignored, [])

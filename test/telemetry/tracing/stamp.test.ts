@@ -48,7 +48,7 @@ test('a request without params gets some', () => {
   assert.deepEqual(JSON.parse(message.text), message.value)
 })
 
-test('the state of the agent goes with it', () => {
+test('the trace state of the agent is passed on', () => {
   const call = onItsWay(request(',"params":{"_meta":{"tracestate":"old=1"}}'), 'agent=1')
   assert.deepEqual(JSON.parse(stamped(call).message.text).params._meta, {
     traceparent,

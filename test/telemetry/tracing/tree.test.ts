@@ -107,7 +107,7 @@ test('_meta is believed before the header, whose span is a link', async (t) => {
   assert.equal(mesh.seen[0]?.headers?.tracestate, undefined)
 })
 
-test('a header that names the parent is no link, and neither is one that names nothing', async (t) => {
+test('a header that names the parent is no link, and a header without a parent is no link either', async (t) => {
   const mesh = await tracedMesh(t)
   for (const header of [traceparent, 'nonsense'])
     await mesh.run('look', { ...withMeta({ traceparent }), inbound: { traceparent: header } })
@@ -119,7 +119,7 @@ test('a header that names the parent is no link, and neither is one that names n
   )
 })
 
-test('a malformed parent is none, and never reaches the server', async (t) => {
+test('a malformed parent is ignored, and never reaches the server', async (t) => {
   const mesh = await tracedMesh(t)
   const malformed = ['', 'nonsense', 7, `00-${'0'.repeat(32)}-${AGENT}-01`, `${traceparent}\r\nx: y`]
   for (const given of malformed) await mesh.run('look', withMeta({ traceparent: given, other: 1 }))

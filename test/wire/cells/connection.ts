@@ -54,7 +54,7 @@ async function large(stage: Stage): Promise<void> {
   const exchange = agent.call('large')
   await exchange.over
   if (stage.place.side === 'client' || exchange.result !== undefined) return
-  await until('its connection has ended', () => stage.seen.calls[0]?.connection.end !== undefined)
+  await until('the connection of the call has ended', () => stage.seen.calls[0]?.connection.end !== undefined)
 }
 
 /** One call of a server behind TLS. */

@@ -137,7 +137,7 @@ export const handshakeEntries: Entries = {
     async play(stage) {
       if (stage.place.side === 'client') return pinging(stage)
       const probes = () => stage.seen.got(probeOf(stage.place)).length
-      await until('it is down, or is asked again and again', async () => {
+      await until('the server is down, or gets repeated probes', async () => {
         stage.marks.set('state', await stage.state())
         return stage.marks.get('state') === 'down' || probes() > 2
       })
@@ -164,7 +164,7 @@ export const handshakeEntries: Entries = {
       if (first !== undefined) {
         // A ping sent before the fault was armed may arrive later.
         stage.server.clear()
-        await until('the next one is hit', async () => (await hit()) !== first)
+        await until('the next probe is hit', async () => (await hit()) !== first)
       }
       stage.marks.set('state', await stage.state())
     },

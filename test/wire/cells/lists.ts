@@ -161,10 +161,10 @@ export const listEntries: Entries = {
     async play(stage) {
       const agent = await stage.agent()
       const stream = agent.listen()
-      await until('it is open', () => stream.head !== '')
+      await until('the stream is open', () => stream.head !== '')
       await agent.call('echo').over
       if ((await stage.journal('registry.list_changed_storm'))?.status === undefined) return
-      await until('all of them came', () => told(stream) >= 3)
+      await until('all notifications came', () => told(stream) >= 3)
     },
     saw(seen) {
       assert.ok(seen.sent.every(({ message }) => message.method === undefined))

@@ -50,7 +50,7 @@ export const processEntries: Entries = {
       const agent = await stage.agent()
       const first = agent.call('echo')
       const isHit = async () => (await stage.journal('proc.pause')) !== undefined
-      await until('it stands still', async () => first.end !== 'open' || (await isHit()))
+      await until('the process stands still', async () => first.end !== 'open' || (await isHit()))
       const second = agent.call('other')
       await Promise.all([first.over, second.over])
     },
@@ -73,7 +73,7 @@ export const processEntries: Entries = {
       // The gateway may notice the end later than the relay's peer.
       if (call.result === undefined)
         await until(
-          'it ends as well, and the gateway knows',
+          'the second process ends as well, and the gateway knows',
           () => stage.server.ended.length > 1 && crashesOf(stage) - before > 1,
         )
       await stage.agents[0]!.call('echo').over
@@ -102,7 +102,7 @@ export const processEntries: Entries = {
       const agent = await stage.agent()
       await agent.call('echo').over
       const isHit = (await stage.journal('stdout.flood')) !== undefined
-      await until('the log says so, or nothing has come', () => !isHit || noiseOf(stage) > before)
+      await until('the log reports the output, or nothing has come', () => !isHit || noiseOf(stage) > before)
       stage.marks.set('noise', noiseOf(stage) - before)
     },
     saw(seen) {

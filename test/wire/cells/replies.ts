@@ -16,7 +16,7 @@ const progressIn = ({ messages }: Exchange) =>
 async function later(stage: Stage): Promise<void> {
   const agent = await stage.agent()
   const first = agent.call('echo')
-  await until('the first is answered', () => stage.seen.gave('tools/call').length > 0)
+  await until('the first call is answered', () => stage.seen.gave('tools/call').length > 0)
   await agent.send('tools/list').over
   stage.marks.set('waits', first.chunks.length === 0)
   const second = agent.call('echo')
@@ -105,7 +105,10 @@ export const replyEntries: Entries = {
       const note = (await stage.journal('rpc.duplicate'))?.note
       stage.marks.set('note', note)
       if (!sharesStream(place)) return
-      await until('the log says so, or nothing has come', () => note === undefined || discarded() > before)
+      await until(
+        'the log reports the answer, or nothing has come',
+        () => note === undefined || discarded() > before,
+      )
       stage.marks.set('discarded', discarded() - before)
     },
     saw(seen) {

@@ -77,7 +77,7 @@ export const requestEntries: Entries = {
       await agent.call('echo').over
       stage.marks.set('asked before the end', isAsked())
       await stage.disarm()
-      await until('it is asked', isAsked)
+      await until('the agent has the question', isAsked)
       const question = call.messages.find(({ method }) => method === ASK)
       if (question === undefined) return
       await agent.answer(question.id)

@@ -43,14 +43,14 @@ async function listening(stage: Stage): Promise<Exchange> {
   const agent = await stage.agent()
   await agent.call('echo').over
   const stream = agent.listen()
-  await until('it is open, or refused', () => stream.head !== '')
+  await until('the stream is open, or refused', () => stream.head !== '')
   return stream
 }
 
 /** Restarts the server's session and waits for its stream, which is the last in the list. */
 async function listened(stage: Stage): Promise<void> {
   await stage.restart()
-  await until('it is listened to', () => stage.server.streams.at(-1)?.isOpen === true)
+  await until('the server has an open stream', () => stage.server.streams.at(-1)?.isOpen === true)
   stage.marks.set('stream', stage.server.streams.length - 1)
 }
 
@@ -63,7 +63,10 @@ export const standingEntries: Entries = {
       if (stage.place.side === 'client') return void (await listening(stage))
       stage.marks.set('state', await stage.restart())
       const isHit = async () => (await stage.journal('listen.refused')) !== undefined
-      await until('it is listened to, or not', async () => stage.server.streams.length > 0 || (await isHit()))
+      await until(
+        'the server has a stream, or the fault has hit',
+        async () => stage.server.streams.length > 0 || (await isHit()),
+      )
     },
     saw(seen) {
       if (seen.place.side === 'client') {
@@ -88,7 +91,7 @@ export const standingEntries: Entries = {
       const { length } = stage.server.streams
       change(stage)
       // Pings continue, and the gateway reopens the stream between two pings.
-      await until('it is asked for again, or stays', () => {
+      await until('the server is asked again for its stream, or the stream stays', () => {
         const { seen } = stage
         return seen.streams.length > length || probes(seen) - before > 3
       })
@@ -118,7 +121,7 @@ export const standingEntries: Entries = {
       await listened(stage)
       const since = change(stage)
       stage.marks.set('since', since)
-      await until('the lists are asked for', () => asked(stage.seen, since) > 0)
+      await until('the lists are requested', () => asked(stage.seen, since) > 0)
     },
     saw(seen) {
       // In the modern era the fault begins as soon as the stream is open.

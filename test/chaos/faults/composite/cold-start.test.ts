@@ -24,7 +24,7 @@ function setUp(config: object = {}, answerMs = 0) {
   return { injection, began, over, send }
 }
 
-test('the first call to each server is slow, and those that come meanwhile wait for the same start', async () => {
+test('the first call to each server is slow, and calls that arrive meanwhile wait for the same start', async () => {
   const { injection, began, send } = setUp()
   send('a')
   await injection.clock.advance(1_000)

@@ -69,7 +69,7 @@ test('each copy says the same under an id of its own', async () => {
   }
 })
 
-test('the agent hears of one call only, and nobody answers for the copies', async () => {
+test('the agent sees the messages of one call only, and questions in the copies get an error', async () => {
   const { injection, send, channel, answered } = setUp()
   send()
   await injection.clock.advance(300)

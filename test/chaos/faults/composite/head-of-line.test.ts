@@ -46,7 +46,7 @@ test('a queue that has emptied begins anew with a slow call', async () => {
   assert.deepEqual(began, ['one 1000', 'two 2100'])
 })
 
-test('a caller that gives up leaves the queue, and nobody overtakes because of that', async () => {
+test('a caller that gives up leaves the queue, and no other caller overtakes', async () => {
   const { injection, began, over, send } = setUp()
   send('one')
   const signal = send('two')
@@ -69,7 +69,7 @@ test('when the slow call is given up, the next one goes', async () => {
   assert.deepEqual(began, ['two 500'])
 })
 
-test('all go at once when they are released', async () => {
+test('all waiting calls go at once after a release', async () => {
   const { injection, began, over, send } = setUp()
   for (const tool of ['one', 'two', 'three']) send(tool)
   await injection.clock.advance(500)

@@ -43,7 +43,7 @@ test('a pool lets its number of calls through at a time, and others follow in or
   assert.deepEqual(began.slice(5), ['e 500', 'f 500'])
 })
 
-test('nobody waits longer than `hold`, and who went without a slot gives none back', async () => {
+test('no call waits longer than `hold`, and a call sent without a slot gives no slot back', async () => {
   const { injection, began, send } = setUp({ slots: 1, hold: '1s' }, 5_000)
   send('a')
   send('b')
@@ -68,7 +68,7 @@ test('a waiting caller that gives up is not sent, and takes no slot', async () =
   assert.equal(injection.clock.pending, 0)
 })
 
-test('a slot comes back from a call that was given up as well', async () => {
+test('an abandoned call gives its slot back too', async () => {
   const { injection, began, send } = setUp({}, 1_000)
   const signal = send('a')
   send('b')
@@ -78,7 +78,7 @@ test('a slot comes back from a call that was given up as well', async () => {
   assert.deepEqual(began, ['a 0', 'b 50'])
 })
 
-test('all go at once when they are released', async () => {
+test('all waiting calls go at once after a release', async () => {
   const { injection, began, send } = setUp({}, 1_000)
   for (const tool of ['a', 'b', 'c']) send(tool)
   await injection.clock.advance(10)

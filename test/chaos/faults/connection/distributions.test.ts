@@ -98,7 +98,7 @@ test('no delay is negative', () => {
   assert.equal(delays({ kind: 'normal', mean: '10ms', sd: '1s' })[0], 0)
 })
 
-test('all kinds take the same one draw, and every draw in [0, 1) gives a finite delay', () => {
+test('each kind uses exactly one draw, and every draw in [0, 1) gives a finite delay', () => {
   for (const [input] of expectations) {
     for (const u of [0, 0.5, 1 - 2 ** -53]) {
       const purposes: string[] = []
@@ -112,7 +112,7 @@ test('all kinds take the same one draw, and every draw in [0, 1) gives a finite 
   }
 })
 
-test('the quantiles of the normal distribution are those of the tables', () => {
+test('the quantiles of the normal distribution match published tables', () => {
   const table = [
     [0.001, -3.090232306],
     [0.024, -1.977368428],
@@ -125,7 +125,7 @@ test('the quantiles of the normal distribution are those of the tables', () => {
     assert.ok(Math.abs(normalQuantile(p) - expected) < 1e-8, `quantile of ${p}: ${normalQuantile(p)}`)
 })
 
-test('contradictions are refused', () => {
+test('contradictory settings are refused', () => {
   for (const input of [
     { kind: 'uniform', min: '2s', max: '1s' },
     { kind: 'lognormal', median: '2s', p99: '1s' },

@@ -41,7 +41,7 @@ test('a gone server accepts no connections, and nothing is sent', async () => {
   assert.equal(outcome.kind === 'failed' && outcome.error.sent, false)
 })
 
-test("on the agent's side it is the agent whose connection breaks", async () => {
+test('with side client, the connection of the agent breaks', async () => {
   const { injection, send } = setUp({ up: 1, down: '1s' }, { side: 'client' })
   await send()
   await injection.clock.advance(500)

@@ -68,7 +68,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('a half-open connection that has to fail lets all through if its fault ends first, and nothing if the caller gives up', async () => {
+test('a failing half-open connection passes everything if its fault ends first, and nothing if the caller gives up', async () => {
   const ended = setUp({}, { then: 'fail' })
   await ended.injection.clock.advance(1_000)
   ended.injection.release()
@@ -83,7 +83,7 @@ test('a half-open connection that has to fail lets all through if its fault ends
   assert.deepEqual([left.channel.received.length, left.injection.clock.pending], [0, 0])
 })
 
-test('held replies go on unharmed and in order when the fault ends', async () => {
+test('held replies are delivered unchanged and in order when the fault ends', async () => {
   const { injection, call, channel, order, outcomes, ran } = setUp()
   await injection.clock.advance(1_000)
   injection.release()

@@ -33,7 +33,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('the delay is the one that is drawn for this call', async () => {
+test('each call waits for its own drawn delay', async () => {
   const { injection, runs } = setUp({ kind: 'uniform', min: 100, max: 200 }, { draws: { delay: 0.25 } })
   assert.deepEqual(injection.notes, [{ delayMs: 125 }])
   await injection.clock.advance(124)

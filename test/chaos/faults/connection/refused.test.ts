@@ -22,7 +22,7 @@ test('a refused connection fails as a real one does, and the server never gets t
   assert.deepEqual(injection.notes, [{ effect: 'refused' }])
 })
 
-test('a server that is a process cannot be started', async () => {
+test('a refused stdio server cannot be started', async () => {
   const injection = testInjection({
     faultEnvironment: {
       kindOf: () => ({ transport: 'stdio', era: 'legacy' }),
@@ -33,7 +33,7 @@ test('a server that is a process cannot be started', async () => {
   assert.equal(outcome.kind === 'failed' && outcome.error.message, 'cannot start npx (EAGAIN)')
 })
 
-test("on the agent's side it is the agent whose connection breaks", async () => {
+test('with side client, the connection of the agent breaks', async () => {
   const injection = testInjection({ side: 'client' })
   const outcome = await refused.layer({}, injection)()(toolCall('echo'))
   assert.deepEqual(outcome.wire, { end: 'reset' })

@@ -23,7 +23,7 @@ test('a storm sends its number of notices over its duration, and the call goes o
   assert.equal(injection.clock.pending, 0)
 })
 
-test('many in a second, or less than one, are as many as they should be', async () => {
+test('storms have the right number of notices, with many notices a second or less than one', async () => {
   for (const [perSecond, expected] of [
     [1_000, 2_500],
     [0.5, 1],

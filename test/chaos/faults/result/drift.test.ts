@@ -53,7 +53,7 @@ test('text keeps its indentation', async () => {
   assert.equal(result.content[0]?.text, JSON.stringify(renamed, null, 2))
 })
 
-test('operators work in order, each on what the one before left; those that fit nowhere are noted', async () => {
+test('operators run in order, each on the result of the operator before; operators without a place are noted', async () => {
   const operators = [
     { op: 'rename', path: '/state', to: 's' },
     { op: 'null', path: '/s' },
@@ -78,7 +78,7 @@ test('drift without any place that fits is not applicable, and the reply is whol
   }
 })
 
-test('automatic drift always changes a reply that has anything in it, both forms alike, and the draws decide how', async () => {
+test('automatic drift changes every reply with content, text and structured content alike, and the draws decide how', async () => {
   const random = createKeyedRandom(5)
   const seen = new Set<string>()
   for (let call = 0; call < 100; call++) {
@@ -102,7 +102,7 @@ test('drift beyond any schema is drawn on request', async () => {
   }
 })
 
-test('automatic drift asks the schema of the tool which members have to be there', async () => {
+test('automatic drift takes the required members from the schema of the tool', async () => {
   const schema = { type: 'object', properties: { id: {}, state: {}, items: {} }, required: ['id'] }
   const asked: string[] = []
   const outputSchemaOf = (server: string, tool: string) => {

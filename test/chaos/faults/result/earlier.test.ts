@@ -32,7 +32,7 @@ test('wrong_entity gives the reply to other arguments', async () => {
   assert.equal(await fire({ id: 1 }, 'Ada'), 'Bob')
 })
 
-test('wrong_entity mixes up neither tools nor tenants, and no reply that is the same', async () => {
+test('wrong_entity mixes neither tools nor tenants, and never gives an equal reply', async () => {
   const { injection, fire } = firing('result.wrong_entity')
   await fire({ id: 1 }, 'Ada')
   assert.equal(await fire({ id: 2 }, 'x', 'other'), 'x')
@@ -51,7 +51,7 @@ test('stale gives the first reply to the same arguments, in whatever order they 
   assert.equal(await fire({ a: 1 }, 'other'), 'other')
 })
 
-test('stale waits until the earlier reply is old enough, and until there is something newer', async () => {
+test('stale waits until the earlier reply is old enough, and until a newer reply exists', async () => {
   const { injection, fire } = firing('result.stale', { age: '1m' })
   await fire({}, 'old')
   await injection.clock.advance(59_999)

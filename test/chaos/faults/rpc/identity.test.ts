@@ -25,7 +25,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('the reply counts once, and its double is read as what no call waits for', async () => {
+test('the reply counts once, and its double is read as an answer without a call', async () => {
   const bodies: string[] = []
   const error = gatewayError('bad_reply', 'the server answered a different request', { sent: true })
   const read = (_: Call, { body }: RawReply): Outcome => {
@@ -46,7 +46,7 @@ test('transports discard a double unnoticed, as an answer without a call', async
   assert.equal(injection.faultEnvironment.told.length, 0)
 })
 
-test('the agent gets both as events of one stream, and the call counts as answered', async () => {
+test('the agent gets the reply and its double as events of one stream, and the call counts as answered', async () => {
   const injection = testInjection({ side: 'client' })
   const call = toolCall('echo')
   const outcome = await duplicate.layer({}, injection)(answer)(call)

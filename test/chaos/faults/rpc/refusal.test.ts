@@ -53,7 +53,7 @@ test('a server without a header, or whose era nobody knows, refuses no version',
   }
 })
 
-test('a modern server says which header does not say what the body says', async () => {
+test('a modern server names the header that contradicts the body', async () => {
   const injection = testInjection({ faultEnvironment: kind('http', 'modern') })
   const layer = headerMismatch.layer({}, injection)
   await layer(never)(toolCall('echo', {}, { id: 7 }))
@@ -63,7 +63,7 @@ test('a modern server says which header does not say what the body says', async 
   assert.match(injection.replies[1]?.body ?? '', /Header mismatch: Mcp-Method/)
 })
 
-test('nobody else has such headers', async () => {
+test('legacy servers and stdio servers have no such headers', async () => {
   for (const faultEnvironment of [kind('http', 'legacy'), kind('stdio', 'modern'), kind('http', undefined)]) {
     const injection = testInjection({ faultEnvironment })
     assert.equal((await headerMismatch.layer({}, injection)(answer)(toolCall('echo'))).kind, 'answered')

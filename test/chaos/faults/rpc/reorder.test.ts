@@ -25,7 +25,7 @@ function setUp(parts?: TestInjectionParts) {
 }
 
 for (const side of ['upstream', 'client'] as const) {
-  test(`replies swap places by twos (${side})`, async () => {
+  test(`replies swap places in pairs (${side})`, async () => {
     const { injection, done, send } = setUp({ side })
     for (const id of ['a', 'b', 'c', 'd']) {
       await send(id)

@@ -44,7 +44,7 @@ test('an unknown field of mcp-chaos is refused with its type and what is allowed
   )
 })
 
-test('a value that cannot be is refused at its place', () => {
+test('an impossible value is refused at its place', () => {
   const faults = [{ type: 'error_injection', rate: 2 }]
   assert.match(
     refusal(() => fromMcpChaos({ faults }, options)),
@@ -181,7 +181,7 @@ test('a target that is no server is an error that names aliases; without known s
   assert.deepEqual(targetOf('redis', {}), { server: 'redis' })
 })
 
-test('around one server a plan with a single target means it; one with several has to say which', () => {
+test('with one wrapped server, a plan with a single target means this server; several targets need a choice', () => {
   const wrapped = { servers: ['wrapped'], soleTarget: 'wrapped' }
   assert.deepEqual(targetOf('weather-api', wrapped), { server: 'wrapped' })
   assert.deepEqual(targetOf('weather-api/get_*', wrapped), { server: 'wrapped', tool: 'get_*' })

@@ -48,7 +48,7 @@ for (const [format, { types, read }] of Object.entries(formats)) {
   }
 }
 
-test('there is a golden file for each type, and none besides', () => {
+test('each type has a golden file, and there are no other golden files', () => {
   const expected = Object.entries(formats).flatMap(([format, { types }]) =>
     types.map((type) => `${format}.${type}.json`),
   )
