@@ -91,7 +91,7 @@ export class Children {
   }
 
   #keep(child: ChildProcess, said = () => '', lost = this.#lost): void {
-    // A start during `end` comes too late to be asked to end.
+    // A process started during `end` was not asked to end, and is killed.
     if (this.#ending) child.kill('SIGKILL')
     this.#running.add(child)
     child.once('close', (code, signal) => {

@@ -134,7 +134,7 @@ for (const row of chosen) {
     ]
     console.log(`| ${cells.join(' | ')} |`)
     const { low, high, estimate } = newcombeInterval(expected, share, DIFFERS.alpha)
-    // The study's agents resend nothing.
+    // Runs with resends are not compared with the study, whose agents resend nothing.
     if (sends === 1 && (low > 0 || high < 0) && Math.abs(estimate) > DIFFERS.by)
       different.push(`${row.name}, ${choice.name}`)
   }
@@ -205,7 +205,7 @@ async function play(row: Row, written: object): Promise<Measured> {
   const taskMs = CALLS * (callMs + THINK_MS) * SLACK
   const tools = TOOLS.slice(0, row.tools ?? 1)
 
-  /** Whether a call is answered in the end; its text is its idempotency key. */
+  /** Returns true if a call is answered in the end; its text is its idempotency key. */
   async function isAnswered(caller: Session, tool: string, text: string): Promise<boolean> {
     for (let send = 0; send < sends; send++) {
       try {
@@ -218,7 +218,7 @@ async function play(row: Row, written: object): Promise<Measured> {
     return false
   }
 
-  /** Makes offences until the other agents are done, or a single offence. Results do not matter. */
+  /** Sends bad calls until the other agents are done, or a single bad call. Results do not matter. */
   async function offend(caller: Session, { offend, isElsewhere }: Offenders): Promise<void> {
     const tool = isElsewhere === true ? TOOLS.at(-1)! : TOOLS[0]
     const [fromS, toS] = row.ill

@@ -30,7 +30,7 @@ export function exchange(pool: Pool, request: Dispatcher.DispatchOptions): Promi
   })
 }
 
-/** A reply that goes on. */
+/** A streamed reply that has not ended. */
 export interface Stream {
   /** Ends the stream and its connection. */
   cancel(): void

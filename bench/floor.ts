@@ -52,7 +52,7 @@ class Relay implements Dispatcher.DispatchHandler {
     const kept: string[] = []
     for (let i = 0; i + 1 < raw.length; i += 2) {
       const name = raw[i]!
-      // By length first: most names need not become strings.
+      // Compares lengths first, so that most names need not become strings.
       if (!ANSWERED.some(({ length }) => length === name.length)) continue
       const text = name.toString('latin1').toLowerCase()
       if (ANSWERED.includes(text)) kept.push(text, raw[i + 1]!.toString('latin1'))

@@ -14,7 +14,7 @@ const IDLE_MS = 10_000
 /** Changes of the config for each point. */
 const RELOADS = 3
 
-/** By then the gateway has noticed the changed file and has read the file a second time; in milliseconds. */
+/** Time within which the gateway notices the changed file and reads the file again, in milliseconds. */
 const NOTICED_MS = 2_500
 
 /** Listings over one session. */
@@ -69,7 +69,7 @@ async function reloads(
     const before = cpuMicros(gateway.pid)
     took.push(await reload(gateway))
     await pause(NOTICED_MS)
-    // Once by request, and once because the file changed.
+    // The gateway reloads twice: by request, and because the file changed.
     cpu.push((cpuMicros(gateway.pid) - before) / 1_000 / 2)
   }
   return { ms: median(took), cpuMs: median(cpu) }

@@ -12,7 +12,7 @@ export type Blocks = Readonly<Record<string, unknown>>
 
 /** Memory of a process after garbage collection, in bytes. */
 export interface Memory {
-  /** On V8's heap and outside the heap, as far as Node knows. */
+  /** Memory on V8's heap and outside the heap, as far as Node knows. */
   readonly heap: number
   /** The operating system's count, including freed pages that were not returned. */
   readonly resident: number
@@ -51,7 +51,7 @@ const noCrowd = {
 export interface Planned {
   readonly name: string
   readonly blocks: Blocks
-  /** Whether the gateway records reads and writes of events. */
+  /** True: the gateway records reads and writes of events. */
   readonly stamps?: boolean
 }
 

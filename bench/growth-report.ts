@@ -15,7 +15,7 @@ export interface Dimension {
 interface Measure {
   readonly title: string
   readonly digits: number
-  /** Whether the figure is per item and should not grow. */
+  /** True: the figure is per item, and should not grow. */
   readonly isEach?: boolean
 }
 

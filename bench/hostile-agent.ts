@@ -17,7 +17,7 @@ export interface AttackReport {
   readonly outcomes: Readonly<Record<string, number>>
 }
 
-// Stands for other machines: lowest priority, so that the attack takes no CPU from measured processes.
+// Runs with the lowest priority, like on other machines, so that the attack takes no CPU from measured processes.
 setPriority(19)
 
 async function attack({ attack: name, origin, forMs }: AttackOrder): Promise<AttackReport> {

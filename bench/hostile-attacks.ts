@@ -62,7 +62,7 @@ export interface Attack {
   readonly deed: Deed
   /** Number of parallel attackers. */
   readonly atOnce: number
-  /** Whether each attacker has its own session. */
+  /** True: each attacker has its own session. */
   readonly apart?: boolean
 }
 

@@ -51,7 +51,7 @@ const ways: Readonly<Record<(typeof misdeeds)[number], (response: ServerResponse
   },
 }
 
-// Stands for another machine: lowest priority, so that the attack takes no CPU from measured processes.
+// Runs with the lowest priority, like on another machine, so that the attack takes no CPU from measured processes.
 setPriority(19)
 
 serve(

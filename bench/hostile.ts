@@ -16,7 +16,9 @@ import { quantile } from './statistics.ts'
 /** A longer run counts as hanging and fails. */
 const LIMIT_MS = 590_000
 
-/** Between two calls of the bystander, in milliseconds: calls begin on time, whether or not earlier calls are over. */
+/**
+ * Time between two calls of the bystander, in milliseconds. Calls begin on time, whether or not earlier calls are over.
+ */
 const EVERY_MS = 10
 
 /** Length of an attack, and the rest of the gateway afterwards, in milliseconds. */

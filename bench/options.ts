@@ -21,7 +21,7 @@ export interface Options {
   /** Largest allowed ratio to the base, by row. */
   readonly bounds: ReadonlyMap<string, number>
   readonly json: string | undefined
-  /** Whether to show where the middle processes spend their time. */
+  /** True: shows where the middle processes spend their time. */
   readonly profile: boolean
 }
 

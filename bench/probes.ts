@@ -63,10 +63,10 @@ const kinds = {
 }
 const gateways: (readonly [string, Listening])[] = []
 for (const [name, health] of Object.entries(kinds)) gateways.push([name, await startGateway(name, health)])
-// Waits for the leftovers of the start.
+// Waits until the work of the start is done.
 await systemClock.sleep(5_000, signal)
 
-// All at the same time, so that other work on the machine affects all alike.
+// Measures all gateways at the same time, so that other work on the machine affects all alike.
 const from = systemClock.now()
 const before = gateways.map(([, { pid }]) => cpuMicros(pid))
 await systemClock.sleep(windowMs, signal)

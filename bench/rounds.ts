@@ -54,7 +54,10 @@ export async function measureRounds(
   }
 }
 
-/** All rows, each in each place equally often: the place is worth up to a fifth of a row's CPU. */
+/**
+ * Returns the rows in the order of a round. Over the rounds each row has each place equally often, because the place
+ * changes a row's CPU by up to a fifth.
+ */
 export function beginningAt<Row>(round: number, rows: readonly Row[]): readonly Row[] {
   const first = round % rows.length
   return [...rows.slice(first), ...rows.slice(0, first)]

@@ -70,7 +70,7 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
   }
 }
 
-/** Whether the gateway has discovered its upstream; false before the gateway listens. */
+/** Resolves to true if the gateway has discovered its upstream; false before the gateway listens. */
 function isReady(data: string): Promise<boolean> {
   return fetch(`http://${data}/readyz`).then(
     ({ ok }) => ok,

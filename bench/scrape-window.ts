@@ -23,7 +23,7 @@ const accepts = { text: 'text/plain', openmetrics: 'application/openmetrics-text
 /** Length of a window without a scrape: about as long as a scrape. */
 const NOTHING_MS = 50
 
-/** Between windows, and after a scrape within its window, so that its leftover work counts there. */
+/** Pause between windows, and after a scrape within its window, so that its leftover work counts there. */
 const PAUSE_MS = 40
 
 const { signal } = new AbortController()

@@ -15,7 +15,7 @@ export function spread(values: readonly number[]): Spread {
   return { lower: quantile(sorted, 0.25), median: medianOf(sorted), upper: quantile(sorted, 0.75) }
 }
 
-/** For an even number of values, the mean of the middle two: of two rounds neither is chosen. */
+/** Returns the middle value; for an even number of values, the mean of the middle two. */
 function medianOf(sorted: Float64Array): number {
   const half = sorted.length / 2
   const [lower, upper] = [sorted[Math.ceil(half) - 1], sorted[Math.floor(half)]]

@@ -142,7 +142,7 @@ async function dripped(
   await pause(CALM_MS)
   const passages = await gateway.passages()
   const sent = drip.count * drip.each
-  // One stream is the gateway's own, for list changes: its events go no further.
+  // One stream is the gateway's own, for list changes: the gateway does not forward its events.
   const { streams } = await stage.servers({ kind: 'count' })
   const missing = sent - passages.length
   if (missing > Math.ceil(sent / streams)) throw new Error(`${missing} of ${sent} events never came out`)
@@ -227,7 +227,7 @@ const STEPS = 20
 const STEP = MIB
 const PADDING = 16 * KIB
 
-/** Measures the peak memory of such a client. */
+/** Measures the peak memory of a client that never reads. */
 const deaf =
   (how: 'call' | 'listen') =>
   async (stage: Stage): Promise<Found> => {
@@ -255,7 +255,7 @@ const MANY_SERVERS = 1_000
 const RELOADS = 5
 const WINDOW_MS = 4_000
 
-/** Between two calls, in milliseconds. */
+/** Time between two calls, in milliseconds. */
 const CALL_EVERY_MS = 5
 
 /** Slightly longer than the cache time of metrics, in milliseconds. */

@@ -75,12 +75,12 @@ const chaos = (enabled: boolean): GatewayConfig => ({
   },
 })
 
-/** Metrics are always on; spans of every tenth call come on top. */
+/** Settings for spans of every tenth call. Metrics are always on. */
 const spans = (collector: string): GatewayConfig => ({
   telemetry: { traces: { endpoint: collector, sample: 0.1 } },
 })
 
-/** And a line in the log. */
+/** Settings for spans and log lines of every tenth call. */
 const traced = (collector: string): GatewayConfig => ({
   telemetry: { traces: { endpoint: collector, sample: 0.1 }, accessLog: { sample: 0.1 } },
 })

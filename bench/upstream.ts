@@ -10,7 +10,7 @@ const { values } = parseArgs({
   options: {
     reply: { type: 'string', default: 'json' },
     fill: { type: 'string', default: '0' },
-    /** Whether the server also speaks the modern era; without this flag only sessions. */
+    /** True: the server also speaks the modern era; without this flag only the era with sessions. */
     modern: { type: 'boolean', default: false },
   },
 })

@@ -63,7 +63,7 @@ const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.test.js') && hasSource(file))
   .sort()
 
-/** A file stays compiled when its source has gone. */
+/** Returns false for a compiled file whose source no longer exists. */
 function hasSource(file: string): boolean {
   const source = fileURLToPath(new URL(`../../test/${file.replace(/js$/, 'ts')}`, import.meta.url))
   return values.folder !== undefined || existsSync(source)
@@ -74,7 +74,7 @@ const listed = [...Object.values(parts).flat(), ...quick.files, ...quick.without
 for (const name of [...(values.folder === undefined ? listed : []), ...named])
   if (!files.some((file) => file.startsWith(name))) fail(`no file of tests begins with ${name}`)
 
-// Each file has a part, or every run says so.
+// Every run fails if a file belongs to no part.
 for (const file of files) partOf(file)
 
 const isAmong = (file: string, names: readonly string[]) => names.some((name) => file.startsWith(name))

@@ -13,11 +13,11 @@ export interface Cell {
   /** Rows of the cell: every way, the usual ways, or one for each policy. */
   readonly rows: 'all' | 'usual' | 'policies'
   readonly peers: boolean
-  /** Whether latencies at a pace are measured. */
+  /** True: latencies at a pace are measured. */
   readonly paced: boolean
   /** Share of the time, relative to another cell with as many rows. */
   readonly weight: number
-  /** Whether a quick run includes the cell. */
+  /** True: a quick run includes the cell. */
   readonly quick: boolean
 }
 

@@ -20,7 +20,7 @@ export interface Order {
   readonly fill: number
   /** Sessions with one call under way at a time, 1 to 1000. */
   readonly sessions: number
-  /** Before the measured window, with all sessions calling without a pause, in milliseconds. */
+  /** Warm-up before the measured window, with all sessions calling without a pause, in milliseconds. */
   readonly warmUpMs: number
   /** Fewer calls do not end the warm-up, unless they take 10 seconds. Default: 0. */
   readonly warmUpCalls?: number
@@ -47,7 +47,7 @@ export interface Figures {
 
 export type Report = { readonly figures: Figures } | { readonly failure: string }
 
-/** Long, because a thousand sessions opened at once on a busy machine wait for long. */
+/** Time limit of a reply: long, because a thousand sessions opened at once on a busy machine wait for long. */
 const REPLY_WITHIN_MS = 30_000
 
 const OPENED_AT_ONCE = 32

@@ -9,7 +9,7 @@ import type { CellResult, LeftOut } from './results.ts'
 import { waysOf, type Others } from './ways.ts'
 
 export interface Listener {
-  /** All subjects are installed: the time begins. */
+  /** Called when all subjects are installed, and the time begins. */
   begins(): void
   measured(cell: CellResult): void
   leftOut(row: LeftOut): void

@@ -11,7 +11,7 @@ import { paceFor, type Windows } from './plan.ts'
 import type { CellResult, LeftOut } from './results.ts'
 import type { Around, Way } from './ways.ts'
 
-/** Fewer rounds say nothing, however little time there is. */
+/** Least number of rounds, even without enough time: fewer rounds prove nothing. */
 const LEAST_ROUNDS = 2
 
 interface Row {

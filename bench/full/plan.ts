@@ -5,7 +5,7 @@ export interface Windows {
   readonly firstCalls: number
   /** Length of the window after `firstCalls`, which measures the possible pace. */
   readonly firstMs: number
-  /** At the beginning of each round. */
+  /** Warm-up at the beginning of each round. */
   readonly warmUpMs: number
   readonly saturatedMs: number
   readonly pacedMs: number
@@ -37,9 +37,9 @@ const SHARE = 0.3
 const HEADROOM = 1.2
 
 export interface CellPace {
-  /** In whole tens of calls a second, at least 10. */
+  /** Calls a second: a multiple of 10, at least 10. */
   readonly perSecond: number
-  /** Whether a row with a maximum of `most` calls a second can keep up. */
+  /** Returns true if a row with a maximum of `most` calls a second can keep up. */
   holds(most: number): boolean
 }
 

@@ -40,7 +40,7 @@ export interface LeftOut {
   readonly title: string
   readonly cell?: string
   readonly why: string
-  /** Whether the missing row fails the run. */
+  /** True: the missing row fails the run. */
   readonly isFailure?: true
 }
 

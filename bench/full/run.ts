@@ -23,7 +23,7 @@ const results = options.from === undefined ? await measured(options) : read(opti
 print(provenance(results))
 if (options.json !== undefined) writeFileSync(options.json, JSON.stringify(results))
 if (options.page !== undefined) writePage(options.page, results)
-// Even if something is still running.
+// Exits even if something is still running.
 process.exit(results.leftOut.some(({ isFailure }) => isFailure === true) ? 1 : 0)
 
 async function measured(options: Options): Promise<Results> {

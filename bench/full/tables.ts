@@ -95,7 +95,7 @@ function ranged(value: Spread | undefined, digits: number): string {
 /** Drops the sign of a zero. */
 const fixed = (value: number, digits: number) => value.toFixed(digits).replace(/^-(?=[0.]+$)/, '')
 
-/** In Prettier's format. */
+/** Returns the table as Markdown, in Prettier's format. */
 export function inMarkdown({ head, lines }: Table): string {
   const widths = widthsOf([head, ...lines])
   const row = (cells: readonly string[]) => `| ${padded(cells, widths).join(' | ')} |`

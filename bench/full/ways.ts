@@ -12,7 +12,7 @@ export interface Way extends Spoken {
   readonly name: string
   readonly title: string
   readonly kind: 'reference' | 'ours' | 'peer'
-  /** Whether a failure ends only the row: the run goes on without foreign programs. */
+  /** True: a failure ends only the row, because the run continues without foreign programs. */
   readonly mayFail: boolean
   readonly note?: string
   start(around: Around): Promise<Endpoint>

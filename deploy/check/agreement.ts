@@ -16,7 +16,7 @@ const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity'
 
 const samples = { server: 's', tool: 't', arm: 'a', job: 'j', instance: 'i' }
 
-/** Expressions in which arms may show or do not matter. Elsewhere an experiment must not split a line. */
+/** Expressions that may return a line per arm. In all other expressions an experiment must not split a line. */
 const aboutArms = /^breakwater-arms |^rule arm:| \/ variable "/
 
 /** Returns every expression of dashboards and rules, with variables filled in. */

@@ -78,7 +78,7 @@ function selectorsOf(dashboards: readonly Dashboard[]): Map<string, string> {
   return selectors
 }
 
-/** Whether any sample is a number: quantiles without observations are NaN. */
+/** Returns true if any sample is a number: quantiles without observations are NaN. */
 function hasNumbers(samples: readonly Sample[]): boolean {
   return samples.some(({ value, values }) =>
     (values ?? (value === undefined ? [] : [value])).some(([, number]) => number !== 'NaN'),

@@ -7,7 +7,7 @@ import { deployFolder } from '../paths.ts'
 export interface Expression {
   readonly where: string
   readonly expr: string
-  /** Whether only the current value matters. */
+  /** True: only the current value matters. */
   readonly instant: boolean
 }
 

@@ -25,7 +25,7 @@ export async function drive(
     const intent = `task-${tasks++}`
     await Promise.all([
       ...['read', 'read', 'typed'].map((tool) => call(client, tool, tagged(intent))),
-      // Both want the only slot of the tool.
+      // Both calls need the only slot of the tool.
       call(client, 'write', tagged(intent)),
       call(client, 'write', tagged(intent)),
       call(client, 'typed', tagged(intent), { n: 'one' }),

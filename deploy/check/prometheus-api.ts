@@ -36,12 +36,12 @@ export class PrometheusApi {
     return (await this.#get<{ result: Sample[] }>('query', parameters)).result
   }
 
-  /** Returns its values over the last seconds. */
+  /** Returns the values of an expression over the last seconds. */
   range(expr: string, seconds: number): Promise<Sample[]> {
     return this.between(expr, { ...lately(seconds), step: 1 })
   }
 
-  /** Returns its values at each step of a span; all in seconds. */
+  /** Returns the values of an expression at each step of a span; all in seconds. */
   async between(expr: string, { start, end, step }: Span): Promise<Sample[]> {
     const span = { start: String(start), end: String(end), step: String(step) }
     return (await this.#get<{ result: Sample[] }>('query_range', { query: expr, ...span })).result

@@ -3,7 +3,7 @@ import { parser } from '@prometheus-io/lezer-promql'
 export interface Selector {
   readonly metric: string
   readonly labels: readonly string[]
-  /** Its text in the expression, without its window. */
+  /** Text of the selector in the expression, without the window. */
   readonly text: string
 }
 

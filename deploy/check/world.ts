@@ -87,7 +87,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
         arms: { control: 'default', bold: 'bold' },
         match: { server: 'flaky' },
         assignBy: 'intent',
-        // The others are in no arm.
+        // The other tasks are in no arm.
         share: 0.8,
         minimumUnits: 10_000,
       },
@@ -107,7 +107,7 @@ export interface World {
   /** Endpoint of the server `steady`, which has no faults. */
   readonly steady: string
   readonly control: string
-  /** Of the control plane. */
+  /** Token of the control plane. */
   readonly token: string
 }
 
@@ -140,11 +140,11 @@ export async function command({ control, token }: World, path: string): Promise<
 const read = ({ control, token }: World, path: string) =>
   fetch(control + path, { headers: { authorization: `Bearer ${token}` } })
 
-/** Whether a server has an open incident. */
+/** Returns true if a server has an open incident. */
 export async function isIll(world: World, server: string): Promise<boolean> {
   const response = await read(world, `/admin/incidents?server=${server}&state=open`)
   return ((await response.json()) as { total: number }).total > 0
 }
 
-/** Returns the text of its metrics. */
+/** Returns the text of the gateway's metrics. */
 export const metricsOf = async (world: World): Promise<string> => (await read(world, '/metrics')).text()

@@ -93,14 +93,14 @@ function seriesOf({ metric, value, values = [] }: Sample, legend: string, query:
   return { name: named(legend, metric), labels: metric, values: points, query }
 }
 
-/** Values in their places of the span. */
+/** Returns the values at the steps of the span; null at steps without a value. */
 function stepped(values: NonNullable<Sample['values']>, { start, step }: Span): (number | null)[] {
   const points = new Array<number | null>(POINTS + 1).fill(null)
   for (const [time, value] of values) points[Math.round((time - start) / step)] = numberOf(value)
   return points
 }
 
-/** Null for NaN: quantiles without observations. */
+/** Returns null for NaN: quantiles without observations. */
 function numberOf(text: string): number | null {
   const number = Number(text)
   return Number.isFinite(number) ? number : null

@@ -88,7 +88,7 @@ export function chart(
   const canvas = init(null, null, { renderer: 'svg', ssr: true, width, height })
   canvas.setOption(option)
   const svg = canvas.renderToSVGString()
-  // Its timers would keep the process alive.
+  // The canvas's timers would keep the process alive.
   canvas.dispose()
   return slimmed(svg)
 }
@@ -104,7 +104,7 @@ function axisOf({ min, softMax, unit, isStacked }: Panel, series: readonly Serie
   return { low, end, interval: step }
 }
 
-/** At each step, all lines on top of each other. */
+/** Returns the sum of all lines at each step. */
 function sums(series: readonly Series[]): number[] {
   const [first] = series
   return (first?.values ?? []).map((_, nth) =>

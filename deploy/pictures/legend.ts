@@ -7,9 +7,9 @@ import { withUnit } from './units.ts'
 const ROW = 17
 const SWATCH = 16
 const GAP = 24
-/** Between a name or a value and the value on its right. */
+/** Space between a name or a value and the value on its right, in pixels. */
 const AIR = 16
-/** A wider legend would make rows hard to follow. */
+/** Largest width, in pixels: rows of a wider legend would be hard to follow. */
 const WIDEST = 440
 
 interface Entry {

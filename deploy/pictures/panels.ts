@@ -34,7 +34,7 @@ export interface Panel {
   /** From 0 to 1: how much of the ground an area covers. */
   readonly fill: number
   readonly steps: readonly Step[]
-  /** Whether the steps are lines across the graph. */
+  /** True: the steps are lines across the graph. */
   readonly hasLimits: boolean
   /** Texts that replace numbers, by the number's text. */
   readonly words: Readonly<Record<string, { readonly text: string; readonly color: string }>>

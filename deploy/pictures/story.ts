@@ -9,7 +9,7 @@ const PARTS = { warmUp: 20, before: 60, during: 60, after: 50, reloaded: 30 }
 /** Length of the drawn part, in seconds. */
 export const STORY_S = PARTS.before + PARTS.during + PARTS.after + PARTS.reloaded
 
-/** Between the tasks of an agent, in milliseconds. */
+/** Pause between the tasks of an agent, in milliseconds. */
 const PAUSE_MS = 250
 
 /** Failure rates of the server itself: rare, and frequent. */
@@ -95,7 +95,7 @@ class Agents {
       // Mistakes of the agent.
       ...(every(15) ? [isRight(flaky, 'made_up', {}, {}), isRight(flaky, 'typed', { n: 'one' }, {})] : []),
     ])
-    // Some agents recover from failures, and some fail for reasons of their own.
+    // Some agents recover from failures, and some fail for other reasons.
     const failed = right.includes(false) ? !every(3) : every(20)
     const ending: Ending = { intent, outcome: failed ? 'failed' : 'succeeded' }
     const unknown: Ending = { intent: 'made up', outcome: 'failed' }
@@ -105,7 +105,7 @@ class Agents {
 
 const key = (nth: number) => ({ 'dev.breakwater/idempotency-key': `order-${nth}` })
 
-/** Calls a tool. Resolves to whether its answer was no error. Some faults produce invalid answers. */
+/** Calls a tool. Resolves to true if its answer was no error. Some faults produce invalid answers. */
 async function isRight(client: RawClient, name: string, args: object, _meta: object): Promise<boolean> {
   const answer = await client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
   const { error, result } = (answer ?? {}) as { error?: object; result?: { isError?: boolean } }

@@ -15,7 +15,10 @@ const allowed: ReadonlySet<string> = new Set([
   'Unlicense',
 ])
 
-/** Whether a licence is allowed: any part of an alternative (`MIT OR GPL-3.0`), all parts of a conjunction (`AND`). */
+/**
+ * Returns true if a licence is allowed: any part of an alternative (`MIT OR GPL-3.0`), all parts of a conjunction
+ * (`AND`).
+ */
 export function isAllowed(licence: string | undefined): boolean {
   if (licence === undefined) return false
   const bare = licence.replaceAll(/[()]/g, ' ').trim()

@@ -37,7 +37,7 @@ export async function runtimePackages(folder = root): Promise<InstalledPackage[]
   )
 }
 
-// Not by the locale: the order has to be the same on every machine.
+// Compares without the locale, so that the order is the same on every machine.
 const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0)
 
 async function licenceIn(folder: string): Promise<string | undefined> {

@@ -3,7 +3,7 @@ type Paths = readonly string[]
 
 /** Parts of all tests, by name. A file belongs to the first part that names the file. */
 export const parts = {
-  /** Simulated traffic, searches and statistics: compute and touch nothing. */
+  /** Simulated traffic, searches and statistics: tests that only compute. */
   simulated: [
     'commands/docs/blast-radius',
     'commands/docs/defaults',
@@ -14,7 +14,7 @@ export const parts = {
     'experiments/statistics/',
     'sim/',
   ],
-  /** Experiments, drills and outages at full length: they wait and count for minutes. */
+  /** Experiments, drills and outages at full length: tests that wait and count for minutes. */
   slow: [
     'drills/deaf-clients',
     'drills/stalled',
@@ -43,7 +43,7 @@ export const parts = {
     'e2e/scenario',
     'e2e/slow-replica',
   ],
-  /** One process without sockets or child processes: enough to see whether another line of Node behaves alike. */
+  /** Tests in one process, without sockets and child processes. They check other release lines of Node. */
   core: [
     'access/',
     'chaos/',

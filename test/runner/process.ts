@@ -7,10 +7,10 @@ import { systemClock } from '../../src/mesh/clock.ts'
 import { bound } from '../support/bound.ts'
 import { type Finished, type Left, RESULTS } from './reporter.ts'
 
-/** No file takes longer, in milliseconds: a file that does hangs. */
+/** Time limit of a file, in milliseconds. A longer file counts as hanging. */
 const LIMIT_MS = 600_000
 
-/** At most so many characters of a failed file's output are shown, the last ones. */
+/** Largest number of characters shown of a failed file's output, counted from its end. */
 const SHOWN_CHARS = 30_000
 
 const reporter = fileURLToPath(new URL('./reporter.js', import.meta.url))
@@ -48,7 +48,7 @@ export async function runFile(path: string, name: string): Promise<Ending> {
       ...[`--test-reporter=${reporter}`, `--test-reporter-destination=${results}`],
       path,
     ],
-    // A file and not a pipe: a process that is left behind would hold a pipe open.
+    // The output goes to a file, because a process left behind would hold a pipe open.
     { stdio: ['ignore', output, output], env: bound({ ...process.env, [RESULTS]: results }) },
   )
   closeSync(output)

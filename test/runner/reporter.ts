@@ -49,7 +49,7 @@ export { reporter as default }
 
 /** Reports processes left behind, and ends them. Runs first, because processes with our mark end after this process. */
 function tellLeft(results: string): void {
-  // Nothing asynchronous runs any more.
+  // Waits synchronously, because nothing asynchronous runs at the exit of a process.
   const pause = new Int32Array(new SharedArrayBuffer(4))
   let left = descendants(results)
   for (let waited = 0; left.length > 0 && waited < GRACE_MS; waited += POLL_MS) {

@@ -23,7 +23,10 @@ export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   return { ...env, [STARTED_BY]: outer === undefined ? `${us}.0` : `${outer} ${us}.0` }
 }
 
-/** For a program that overwrites its variables, like nginx. Its group ends with the program or with our process. */
+/**
+ * Ends the process group of `leader` with `leader`, or with our process. For programs like nginx, which overwrite their
+ * environment variables.
+ */
 export function bindGroup(leader: ChildProcess): void {
   const { pid } = leader
   if (pid === undefined) return

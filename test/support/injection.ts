@@ -24,9 +24,9 @@ export interface TestInjection extends Injection {
   readonly replies: RawReply[]
   /** Messages of broken connections. */
   readonly disconnects: string[]
-  /** Whether `change` made this outcome. */
+  /** Returns true if `change` made this outcome. */
   isChanged(outcome: Outcome): boolean
-  /** Disarms the fault: held messages go on. */
+  /** Disarms the fault, and releases held messages. */
   release(): void
 }
 

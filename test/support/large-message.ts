@@ -10,7 +10,7 @@ export function largeMessage(text: string): LargeMessage {
   return message
 }
 
-/** Whether a large message has not been converted to text yet. */
+/** Returns true if a large message has not been converted to text yet. */
 export function isStillBytes(message: object): boolean {
   return LargeMessage.is(message) && Object.getOwnPropertyDescriptor(message, 'text')?.get !== undefined
 }

@@ -73,7 +73,7 @@ export class MemoryPipe implements Pipe {
     this.#events.overlong(id, 1_000)
   }
 
-  /** The server ends the conversation. */
+  /** Ends the conversation, as the server. */
   end(error: GatewayError = gatewayError('upstream_disconnected', 'the server is gone')): void {
     if (this.isClosed) return
     this.isClosed = true

@@ -5,7 +5,7 @@ import { doubleOf, messagesIn, numberIn, readFields, textIn, type Fields } from 
 export interface ReceivedPoint {
   readonly metric: string
   readonly unit: string
-  /** Whether the point covers everything since `startNanos`. */
+  /** True: the point covers everything since `startNanos`. */
   readonly isCumulative: boolean
   readonly attributes: AttributeMap
   readonly startNanos: bigint

@@ -16,7 +16,7 @@ function statusOf(pid: number): { state: string; parent: number } | undefined {
   }
 }
 
-/** Whether a process still runs; false for a zombie. */
+/** Returns true if a process still runs; false for a zombie. */
 export function isAlive(pid: number): boolean {
   const status = statusOf(pid)
   return status !== undefined && status.state !== 'Z'

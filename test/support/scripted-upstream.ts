@@ -138,12 +138,12 @@ export class ScriptedSession implements UpstreamSession {
     return Promise.resolve()
   }
 
-  /** The server ends the conversation. */
+  /** Ends the conversation, as the server. */
   end(error: GatewayError = gatewayError('upstream_disconnected', 'the server is gone')): void {
     this.#end.abort(error)
   }
 
-  /** The server says something outside of calls. */
+  /** Sends a message of the server outside of calls. */
   say(message: Json, answer?: Answer): void {
     const value = { jsonrpc: '2.0', ...message }
     this.#caller.receive('scripted', { text: JSON.stringify(value), value }, answer)

@@ -19,7 +19,7 @@ const blameless: ReadonlySet<Fate> = new Set(['caller_error', 'cancelled'])
 const shares = {
   all: () => true,
   sent: (fate: Fate) => fate !== 'rejected',
-  /** Felt by agents, and not caused by the agents themselves. */
+  /** Endings that agents feel, and have not caused themselves. */
   felt: (fate: Fate) => !blameless.has(fate),
   eligible: (fate: Fate) => !blameless.has(fate) && fate !== 'rejected',
   returned: (fate: Fate) => fates[fate].returned,

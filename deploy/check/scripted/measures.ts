@@ -26,7 +26,7 @@ const ofCalls: readonly Shares[] = [
   ['tcsr', 'good', 'felt'],
 ]
 
-/** Longer windows average recorded values over time, including values recorded amid a pass. */
+/** Compared windows. Longer windows average recorded values over time, including values recorded amid a pass. */
 const windows = ['5m', '30m', '1h']
 
 /** Returns the labels of a sample as one string. Prometheus omits empty labels. */

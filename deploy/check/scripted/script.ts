@@ -26,7 +26,7 @@ export interface ScriptedCall {
 export interface Task {
   /** Where the agent names the task; `nowhere` names none. */
   readonly named: 'header' | 'baggage' | 'nowhere'
-  /** In turn. */
+  /** Calls, made one after another. */
   readonly calls: readonly ScriptedCall[]
 }
 

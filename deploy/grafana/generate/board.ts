@@ -51,7 +51,10 @@ function variableOf({ name, of, one = false }: Choice): QueryVariableBuilder {
 
 const everything = { selected: true, text: 'All', value: '$__all' }
 
-/** Whether a gauge has changed. The window reaches back to the sample before: a shorter window loses changes. */
+/**
+ * Returns an expression above 0 if a gauge has changed. The window reaches back to the sample before: a shorter window
+ * loses changes.
+ */
 const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
 
 /** Marks on the time axis: operators' actions on the gateway, and incidents of servers. */

@@ -12,10 +12,10 @@ import {
 /** Colours by lower bound, ascending; null means from the beginning. */
 export type Steps = readonly (readonly [from: number | null, colour: string])[]
 
-/** For numbers that are neither good nor bad. Without thresholds, Grafana colours everything above 80 red. */
+/** Colours of numbers that are neither good nor bad. Without thresholds, Grafana colours everything above 80 red. */
 export const neutral: Steps = [[null, 'text']]
 
-/** For counts that should be zero: 0 is green, any other value red. */
+/** Colours of counts that should be zero: 0 is green, any other value red. */
 export const none: Steps = [
   [null, 'green'],
   [Number.EPSILON, 'red'],

@@ -7,13 +7,13 @@ export interface Query {
   readonly expr: string
   /** Name of a series: text, with labels in `{{…}}`. */
   readonly legend: string
-  /** Whether dots lead to traces of the line's calls. */
+  /** True: dots lead to traces of the line's calls. */
   readonly exemplars?: boolean
 }
 
 export const query = (expr: string, legend: string): Query => ({ expr, legend })
 
-/** Prometheus queries with a format that the SDK has no short word for. */
+/** A Prometheus query that can ask for a table; the SDK has no method for this format. */
 export class Target extends DataqueryBuilder {
   asTable(): this {
     return this.format(PromQueryFormat.Table)

@@ -39,7 +39,7 @@ const server: Level = { name: 'server', by: 'server' }
 /** The arm of an experiment; empty for calls without an arm. */
 const arm: Level = { name: 'arm', by: 'arm' }
 
-/** Calls as agents feel calls: after retries, hedges and fallbacks. */
+/** Calls with their outcomes for agents: after retries, hedges and fallbacks. */
 export const callGroup: RuleGroup = {
   name: 'breakwater-calls',
   rules: [...[...levels, arm].flatMap(ratiosOf), ...[server, arm].map(amplificationOf)],

@@ -33,7 +33,7 @@ export const intentGroup: RuleGroup = {
     ...rulesOf('arm', ' by (arm)'),
     failureOf('gateway', ''),
     failureOf('arm', ' by (arm)'),
-    // By whether a task met a failed call: tasks without a failed call failed for reasons of their own.
+    // Separates tasks with a failed call from tasks without: the latter failed for other reasons.
     failureOf('calls', ' by (calls)'),
   ],
 }

@@ -1,2 +1,2 @@
-/** The chosen gateways. */
+/** Matches the chosen gateways. */
 export const ME = '{job="$job",instance=~"$instance"}'

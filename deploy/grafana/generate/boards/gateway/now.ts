@@ -3,7 +3,7 @@ import { stat, table } from '../../panels.ts'
 import { query } from '../../query.ts'
 import { ME } from './me.ts'
 
-/** Exactly 1 is expected. */
+/** Colours of a count that should be exactly 1. */
 const single: Steps = [
   [null, 'green'],
   [2, 'orange'],

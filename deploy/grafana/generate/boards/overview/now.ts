@@ -2,7 +2,7 @@ import { stat } from '../../panels.ts'
 import { query } from '../../query.ts'
 import { SERVER } from './server.ts'
 
-/** The ratio over all chosen servers: never an average of averages. */
+/** Returns a ratio of sums over all chosen servers, instead of an average of their ratios. */
 const overall = (part: string, whole: string) =>
   `sum(server:breakwater_attempts_${part}:rate5m${SERVER}) / (sum(server:breakwater_attempts_${whole}:rate5m${SERVER}) > 0)`
 

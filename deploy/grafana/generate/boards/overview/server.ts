@@ -1,2 +1,2 @@
-/** The chosen servers. */
+/** Matches the chosen servers. */
 export const SERVER = '{server=~"$server"}'

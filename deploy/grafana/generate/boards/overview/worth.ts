@@ -5,7 +5,7 @@ import { SERVER } from './server.ts'
 const tools = (measure: string, legend: string) =>
   query(`server_tool:breakwater_${measure}:ratio_rate5m${SERVER}`, legend)
 
-/** From a row of the table to the dashboard of its tool. */
+/** Links a row of the table to the dashboard of its tool. */
 const toTool = {
   title: 'Look at ${__value.text}',
   url:
