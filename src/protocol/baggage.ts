@@ -3,7 +3,7 @@ import { isObject } from './jsonrpc.ts'
 import { edited } from './large-message.ts'
 import { metaOf } from './meta.ts'
 
-/** The key of `_meta`, and the header, of W3C Baggage: https://www.w3.org/TR/baggage/ */
+/** The key in `_meta`, and the name of the header, for W3C Baggage: https://www.w3.org/TR/baggage/ */
 const KEY = 'baggage'
 
 /** Longest baggage that W3C requires everybody to pass on, in bytes. Longer baggage is not read. */
@@ -19,8 +19,8 @@ interface Carrier {
 }
 
 /**
- * Returns the values of `keys` from the baggage of a call, `_meta` before the header; undefined without baggage.
- * Anybody may have written baggage: the values label calls, and allow nothing.
+ * Returns the values of `keys` from the baggage of a call; undefined without baggage. A value in `_meta` wins over a
+ * value in the header. Anybody can write baggage, so the values only label calls and grant no rights.
  */
 export function baggageOf(
   { message, inbound }: Carrier,
@@ -62,7 +62,10 @@ interface Message {
 
 const PATH = ['params', '_meta', KEY] as const
 
-/** Returns a message without baggage, duplicate keys included, because servers may read either; the same if without. */
+/**
+ * Returns the message without its baggage; unchanged if it has none. Also removes duplicate `baggage` keys, because a
+ * server may read any duplicate.
+ */
 export function withoutBaggage<M extends Message>(message: M): M {
   const { value } = message
   const { params } = value

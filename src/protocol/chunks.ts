@@ -1,6 +1,6 @@
 import { isAscii } from 'node:buffer'
 
-/** Chunks of at least this size are kept as they came, in bytes. */
+/** Smallest chunk that is stored by itself, in bytes; smaller chunks are gathered in one buffer. */
 const LARGE = 4_096
 
 /** Smallest and largest buffer for gathering small chunks, in bytes. */
@@ -8,14 +8,14 @@ const LEAST = 64
 const MOST = 64 * 1024
 
 /**
- * Buffers bytes that come in chunks, and gathers small chunks in a growing buffer. A peer that sends single bytes then
- * costs a copy per byte, not an object that holds the socket's whole buffer.
+ * Buffers bytes that come in chunks, and gathers small chunks in a growing buffer. A byte that comes alone then costs
+ * one copy, instead of an object that keeps the socket's whole buffer in memory.
  */
 export class Chunks {
   /** Total bytes. */
   length = 0
   #chunks: Buffer[] = []
-  /** Small chunks, behind all others; `#used` bytes are filled. */
+  /** Buffer of the latest small chunks, which follow all of `#chunks`; its first `#used` bytes are filled. */
   #gathered: Buffer | undefined
   #used = 0
 
@@ -26,7 +26,7 @@ export class Chunks {
     if (isAll && isFirst) return void this.#chunks.push(chunk)
     if (chunk.length < LARGE) return this.#gather(chunk)
     this.#seal()
-    // A slice of a socket's buffer would hold the whole buffer.
+    // A slice would keep the socket's whole buffer in memory.
     this.#chunks.push(chunk.buffer.byteLength > 2 * chunk.length ? copyOf(chunk) : chunk)
   }
 
@@ -39,7 +39,7 @@ export class Chunks {
 
   #makeRoom(bytes: number): void {
     if (this.#used + bytes > MOST) this.#seal()
-    // Not from a pool: a small slice would hold the whole pool.
+    // Allocates outside of Node's pool: a small slice would keep the whole pool in memory.
     const room = Buffer.allocUnsafeSlow(Math.max(LEAST, Math.min(2 * (this.#used + bytes), MOST)))
     this.#gathered?.copy(room, 0, 0, this.#used)
     this.#gathered = room
@@ -56,7 +56,7 @@ export class Chunks {
     return textOf(this.takeBytes())
   }
 
-  /** Returns all bytes in one buffer and empties this. */
+  /** Returns all bytes in one buffer and empties this object. */
   takeBytes(): Buffer {
     const chunks = this.takeChunks()
     const [first] = chunks
@@ -73,7 +73,7 @@ export class Chunks {
   }
 }
 
-/** Most large texts are pure ASCII, and decoding known ASCII is several times faster. */
+/** Decodes UTF-8. Most large texts are pure ASCII, and decoding known ASCII is several times faster. */
 export function textOf(bytes: Buffer): string {
   return bytes.length > MOST && isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
 }

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { LATEST_LEGACY } from './versions.ts'
 
-/** The version in the package's manifest, found by package name from the sources and from every build. */
+/** The version in `package.json`. The package name resolves both in the sources and in every build. */
 export const { version } = createRequire(import.meta.url)('breakwater/package.json') as { version: string }
 
 /** The gateway's name in `initialize`, for agents and servers. */
@@ -9,7 +9,8 @@ export const implementation = { name: 'breakwater', title: 'Breakwater', version
 
 /**
  * The capabilities that the gateway claims when it asks a server for its lists. Many servers show some tools only to
- * clients with the matching capabilities. An agent's call shows whether the agent has these.
+ * clients with the matching capabilities. An agent without such a capability still sees these tools, but a call of such
+ * a tool may fail.
  */
 const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
 

@@ -9,12 +9,13 @@ import {
 } from './versions.ts'
 
 /**
- * Reads JSON of peers so that the checked text and the sent text mean the same. Texts are passed on unchanged, and
- * parsers disagree: of two equal keys some take the first, some the last; some do not distinguish `name` from `Name`.
- * An ambiguous text is refused; otherwise the gateway would decide by one reading and the server execute another.
+ * Reads JSON from peers, and refuses text that another parser may read differently. The gateway passes texts on
+ * unchanged, and parsers disagree: of two equal keys, some take the first and some the last. Some parsers do not
+ * distinguish `name` from `Name`. Without the refusal, the gateway could check one meaning of a text and the server
+ * execute another.
  */
 
-/** Deepest nesting of objects and arrays, so that code may walk a value from here recursively. */
+/** Deepest allowed nesting of objects and arrays. Recursive code can walk such a value without exhausting the stack. */
 export const MAX_DEPTH = 128
 
 /** A JSON value, or the JSON-RPC error that explains the refusal. */
@@ -22,9 +23,13 @@ export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
 
-/** Reads JSON with at most 128 levels, 50,000 members and 100,000 values, and without duplicate or variant keys. */
+/**
+ * Reads JSON of at most 128 levels, 50,000 members and 100,000 values. Refuses duplicate keys, and keys that a lax
+ * parser would take for a protocol key.
+ */
 export function readJson(text: string): ReadJson {
-  // Finds an expensive text before parsing; a short text cannot hold enough to be expensive.
+  // Refuses a text before parsing if parsing would take long. A short text cannot exceed the limits on members and
+  // values.
   if (text.length > SHORT_TEXT) {
     const size = sizeOf(text, MAX_DEPTH)
     if (size.depth > MAX_DEPTH) return refused(TOO_DEEP)
@@ -39,7 +44,8 @@ export function readJson(text: string): ReadJson {
   }
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
-  // The parser keeps one of equal keys. As many colons as members means no equal keys, and no colons in strings.
+  // The parser keeps only one of equal keys. If the text has as many colons as the value has members, no key is
+  // repeated.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key occurs twice in one object', value)
   const variant = variantIn(value)
@@ -65,7 +71,10 @@ function colonsIn(text: string): number {
   return colons
 }
 
-/** Counts the members of all objects in a value; NaN when nested too deeply. `depth`: the value's own, from 1. */
+/**
+ * Counts the members of all objects in a value; NaN when nested too deeply. `depth`: the nesting level of the value
+ * itself, from 1.
+ */
 function membersOf(value: object, depth: number): number {
   if (depth > MAX_DEPTH) return NaN
   let members = 0
@@ -98,7 +107,7 @@ function folded(key: string): string {
   return ascii.toLowerCase()
 }
 
-/** Keys that decide how a message is handled, each under its folded spelling. */
+/** Keys that decide how the gateway handles a message: maps the folded spelling of each key to its exact spelling. */
 type Keys = ReadonlyMap<string, string>
 
 const keys = (...names: readonly string[]): Keys => new Map(names.map((name) => [folded(name), name]))
@@ -150,12 +159,15 @@ export const decidingMeta = [
 const ofMeta = keys(...decidingMeta)
 const ofReference = keys('type', 'name', 'uri')
 
-/** All correct spellings: a key in this set is no variant of another key. */
+/** The exact spellings of all these keys: a key in this set needs no further check. */
 const exact: ReadonlySet<string> = new Set(
   [ofMessage, ofParams, ofMeta, ofReference].flatMap((known) => [...known.values()]),
 )
 
-/** Returns a key, of a message or of a batch's messages, with the wrong spelling of a deciding key. */
+/**
+ * Returns the first key, in a message or a batch, that a lax parser would take for a protocol key; undefined if there
+ * is none.
+ */
 function variantIn(value: unknown): string | undefined {
   if (!Array.isArray(value)) return isObject(value) ? variantOf(value) : undefined
   for (const message of value as unknown[]) {

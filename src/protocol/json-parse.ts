@@ -3,17 +3,21 @@ import { isDeeperThan, skipComma, skipSpace, skipString, skipValue } from './jso
 /**
  * V8 from 12.8 on (Node 24) may confuse a key written with an escape with another key parsed before
  * (https://github.com/nodejs/node/issues/63785). After `"na\\u"`, the gateway would check `"na\u006de"` under another
- * name than the server reads. Where V8 has this bug, texts with escaped keys are read without its help.
+ * name than the server reads. `isSound` is false where V8 has this bug; then `readExactly` parses texts with escaped
+ * keys.
  */
 const isSound = (() => {
   JSON.parse('{"h":[],"\\\\":0}')
   return '"' in (JSON.parse('{"h":1,"\\"":2}') as object)
 })()
 
-/** Deeper texts are not worth the stack: such requests are refused before or after `parseExactly` reads them. */
+/** Deepest text for `readExactly`, which is recursive; the gateway refuses requests of this depth anyway. */
 const MAX_DEPTH = 1_000
 
-/** Works as `JSON.parse`, with the keys as written in the text. Throws for a text that is not JSON. */
+/**
+ * Works like `JSON.parse`, but is not affected by the bug of V8: all keys are as written in the text. Throws for a text
+ * that is not JSON.
+ */
 export function parseExactly(text: string): unknown {
   const value: unknown = JSON.parse(text)
   return isSound || !hasEscapedKey(text) || isDeeperThan(MAX_DEPTH, text) ? value : readExactly(text)
@@ -30,7 +34,7 @@ export function hasEscapedKey(text: string): boolean {
   return false
 }
 
-/** Reads a text accepted by `JSON.parse`; V8 reads only its strings and numbers. */
+/** Parses a text that `JSON.parse` accepts. Calls `JSON.parse` only for single strings, numbers and words. */
 export function readExactly(text: string): unknown {
   let at = skipSpace(text, 0)
 
@@ -84,10 +88,13 @@ export const MAX_VALUES = 100_000
 /** No text up to this length, in characters, reaches either limit: a value takes at least two characters. */
 export const SHORT_TEXT = 64 * 1024
 
-/** Deepest nesting of a long reply: deeper nesting is not data, and a million levels take half a second to parse. */
+/** Deepest nesting of a long reply: real data is never deeper, and a million levels take half a second to parse. */
 const MAX_REPLY_DEPTH = 1_000
 
-/** Returns why a server's reply is not parsed: parsing would block the event loop. Undefined for a usual reply. */
+/**
+ * Returns why a server's reply is too large or too deep to parse without blocking the event loop; undefined if it is
+ * not.
+ */
 export function sizeFault(text: string): string | undefined {
   if (text.length <= SHORT_TEXT) return undefined
   const size = sizeOf(text, MAX_REPLY_DEPTH)
@@ -97,7 +104,7 @@ export function sizeFault(text: string): string | undefined {
 }
 
 interface JsonSize {
-  /** In all objects together. */
+  /** Number of members in all objects together. */
   readonly members: number
   readonly values: number
   /** Depth of the innermost object or array. */
@@ -152,7 +159,7 @@ function endOfString(text: string, at: number): number {
     if (unit === QUOTE) return at
     if (unit === BACKSLASH) at++
   }
-  // A backslash may have led beyond `stop` here, but never into the middle of an escape.
+  // Skipping an escape may have moved `at` beyond `stop`, but never into the middle of an escape.
   const from = at
   for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     let slashes = 0

@@ -70,7 +70,7 @@ export function locateMembers(text: string, names: readonly string[]): (Span | u
   return found
 }
 
-/** The span covers the member's value. */
+/** A member of an object; the span covers only the member's value. */
 export interface Member extends Span {
   readonly key: string
   readonly keyStart: number
@@ -102,7 +102,10 @@ export interface Edit extends Span {
   readonly with: string
 }
 
-/** Replaces a span. Written out: a spread creates a new V8 object shape each time, the largest cost here. */
+/**
+ * Returns the edit that replaces a span. Lists the properties one by one: a spread creates a new V8 object shape each
+ * time, which is slow.
+ */
 export const edit = ({ start, end }: Span, by: string): Edit => ({ start, end, with: by })
 
 export function spliceOne(text: string, { start, end }: Span, by: string): string {
@@ -110,7 +113,8 @@ export function spliceOne(text: string, { start, end }: Span, by: string): strin
 }
 
 /**
- * Orders edits by their starts; returns a sorted array unchanged, because sorting two costs more than applying both.
+ * Returns the edits sorted by start. Returns an already sorted array as it is, because sorting two edits costs more
+ * than applying both.
  */
 export function inOrder(edits: readonly Edit[]): readonly Edit[] {
   const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
@@ -159,7 +163,7 @@ export function removing(text: string, path: JsonPath): Edit[] {
     )
   const [first, last] = [all[lastKept + 1], all.at(-1)]
   if (first === undefined || last === undefined) return edits
-  // Nothing follows the removed members: the comma before the first goes as well.
+  // No member follows the removed members, so the comma before them is removed as well.
   return [...edits, edit({ start: all[lastKept]?.end ?? first.keyStart, end: last.end }, '')]
 }
 
@@ -175,7 +179,7 @@ export function prepending(text: string, at: number, key: string, value: string)
   return { start: inside, end: inside, with: `${JSON.stringify(key)}:${value}${comma}` }
 }
 
-/** Wanted paths that share a beginning. */
+/** A node of the tree of wanted paths; its paths share a beginning. */
 interface Branch {
   /** The indices of the paths that end here. */
   readonly ends: number[]
@@ -227,8 +231,8 @@ function children(text: string, { start }: Span): Iterable<[string | number, Spa
 
 /**
  * Functions that skip parts of a JSON text: each takes a position and returns the position behind the part. They check
- * as little as possible, so results mean something only if `JSON.parse` accepts the text. In any other text a skip may
- * stop at the end.
+ * as little as possible, so results mean something only if `JSON.parse` accepts the text. For any other text, a
+ * function may also return the end of the text.
  */
 
 export const QUOTE = 0x22
@@ -247,13 +251,16 @@ export function skipSpace(text: string, at: number): number {
   }
 }
 
-/** Returns the next member or element, or the closing bracket, from behind a member or element. */
+/**
+ * Takes the position behind a member or element. Returns the position of the next member or element, or of the closing
+ * bracket.
+ */
 export function skipComma(text: string, at: number): number {
   at = skipSpace(text, at)
   return text.charCodeAt(at) === COMMA ? skipSpace(text, at + 1) : at
 }
 
-/** `at` is the position of the opening quote. */
+/** Skips a string; `at` is the position of its opening quote. */
 export function skipString(text: string, at: number): number {
   for (;;) {
     at = text.indexOf('"', at + 1)

@@ -1,7 +1,7 @@
 import { parseExactly, sizeFault } from './json-parse.ts'
 import { elements, type JsonPath } from './json-span.ts'
 
-/** The JSON-RPC 2.0 envelope, as far as a gateway must read the envelope. */
+/** The parts of a JSON-RPC 2.0 message that a gateway must read. */
 
 export type RequestId = string | number
 
@@ -73,7 +73,9 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/** Whether `told`, the id of a response, equals `asked`: some servers send a number back as text. */
+/**
+ * Whether the response id `told` equals the request id `asked`. Accepts a number sent back as text, as some servers do.
+ */
 export function isIdOf(told: unknown, asked: RequestId): boolean {
   return told === asked || (typeof asked === 'number' && told === String(asked))
 }

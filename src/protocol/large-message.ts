@@ -9,7 +9,7 @@ import { type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.t
 /** The random part of the marks that replace long strings during parsing: no peer can guess such a mark. */
 const nonce = randomBytes(16).toString('hex')
 
-/** A long string of a message, and its short replacement in the outline. */
+/** A long string of a message, and the short mark that replaces the string during parsing. */
 interface LongPart extends Span {
   /** The keys and indices from the top to the string. */
   readonly path: readonly (string | number)[]
@@ -17,26 +17,26 @@ interface LongPart extends Span {
 }
 
 interface LargeMessageParts {
-  /** In order. */
+  /** In the order of the text. */
   readonly long?: readonly LongPart[]
   readonly members?: readonly TopMember[]
-  /** Read lazily, unless given. */
+  /** The parsed text; if absent, the text is parsed at the first access. */
   readonly value?: Envelope['value'] | undefined
   readonly status?: number
 }
 
 /** The parts of an edited message besides its text. */
 export interface Edited {
-  /** The parsed text; read lazily, unless given. */
+  /** The parsed text; if absent, the text is parsed at the first access. */
   readonly value?: Envelope['value'] | undefined
-  /** The HTTP status; the message's own unless given. */
+  /** The HTTP status; if absent, the status of the original message. */
   readonly status?: number
 }
 
 /**
- * A message that stays the bytes that it came in. Its `value` equals the parsed text, but long strings and `text` are
- * read lazily. Most large messages are one long string that the gateway never reads, and would need three new copies
- * per call.
+ * A message kept as the received bytes. Its `value` equals the parsed text, but long strings and `text` are decoded
+ * only at the first access. Most large messages consist of one long string that the gateway never reads. Decoding this
+ * string would need three more copies per call.
  */
 export class LargeMessage implements Envelope {
   declare readonly text: string
@@ -58,7 +58,7 @@ export class LargeMessage implements Envelope {
     else this.value = value
   }
 
-  /** Returns a response whose text is turned into bytes, which takes a while for a large text. */
+  /** Returns a large message with this text. Encodes the text as bytes, which takes long for a large text. */
   static of({
     text,
     value,
@@ -67,7 +67,10 @@ export class LargeMessage implements Envelope {
     return new LargeMessage(new Bytes([Buffer.from(text)]), { value, status })
   }
 
-  /** Returns a JSON object whose long strings were found; undefined for anything else, and for bytes not in UTF-8. */
+  /**
+   * Returns the message in `chunks`, with the long strings that `LongStrings` found. Undefined for text that is no JSON
+   * object, and for bytes that are not UTF-8.
+   */
   static read(
     chunks: readonly Buffer[],
     { isComplete, found, members }: LongStrings,
@@ -101,7 +104,10 @@ export class LargeMessage implements Envelope {
     return this.#bytes.length
   }
 
-  /** Returns the byte spans of members; undefined unless all are known, as after an edit. The last equal key counts. */
+  /**
+   * Returns the byte spans of the values of top-level members; undefined if any span is unknown, as after an edit. The
+   * last of equal keys counts.
+   */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
     const spans = names.map((name) => this.#members.findLast(({ key }) => this.#says(key, name))?.value)
@@ -120,8 +126,8 @@ export class LargeMessage implements Envelope {
   }
 
   /**
-   * Returns the message with edits of its bytes, in order and without overlap; unedited bytes are not copied. For the
-   * last edits of a message: from then on the outline contains the whole text.
+   * Returns the message with edits of its bytes, which must be sorted and must not overlap. Does not copy unedited
+   * bytes. Use it only for the last edits of a message, because the result no longer knows its long strings.
    */
   spliced(edits: readonly Edit[]): LargeMessage {
     const chunks: Buffer[] = []
@@ -135,9 +141,9 @@ export class LargeMessage implements Envelope {
   }
 
   /**
-   * Returns the message with edits of its outline: its text with a short string in place of each long string. `find`
-   * returns edits of the outline, in any order. An edit may replace a long string, or a value around it, but must not
-   * change the path of another long string. Long strings are not copied.
+   * Returns the message with edits of its outline. The outline is the text with a short string in place of each long
+   * string. `find` returns edits of the outline, in any order. An edit may replace a long string, or a value around it,
+   * but must not change the path of another long string. Long strings are not copied.
    */
   edited(
     find: (outline: string) => readonly Edit[],
@@ -219,7 +225,10 @@ interface Unread {
 /** By object, the members that are long strings not decoded yet. */
 const unread = new WeakMap<object, Map<string | number, Unread>>()
 
-/** Whether a text certainly has more than `than` characters; an undecoded string's length is only estimated. */
+/**
+ * Whether the member `key` is a string of certainly more than `than` characters. Only estimates the length of an
+ * undecoded string.
+ */
 export function isSurelyLonger(
   holder: Readonly<Record<string, unknown>>,
   key: string,
@@ -231,7 +240,10 @@ export function isSurelyLonger(
   return typeof text === 'string' && text.length > than
 }
 
-/** Returns a text member; of an undecoded long string only the first part, unless blank. Undefined without text. */
+/**
+ * Returns the member `key` if it is a string; otherwise undefined. Returns only the first part of an undecoded long
+ * string, unless this part is blank.
+ */
 export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
   const bytes = unread.get(holder)?.get(key)?.first()
   if (bytes !== undefined) {
@@ -289,7 +301,10 @@ function valueOf(bytes: Bytes, long: readonly LongPart[]): Envelope['value'] {
   return value
 }
 
-/** Puts a long string in the place of its mark. The last of equal keys counts, and may not hold the mark. */
+/**
+ * Replaces a mark in the value by its long string. Does nothing if the mark is gone, because a later equal key replaced
+ * it.
+ */
 function putBack(value: unknown, bytes: Bytes, { path, start, end, mark }: LongPart): void {
   const last = path.at(-1)
   let holder: unknown = value
@@ -330,7 +345,7 @@ class Bytes {
     return JSON.parse(this.text(span)) as string
   }
 
-  /** Copies the bytes only if they span several chunks. */
+  /** Returns the bytes of a span; copies the bytes only if they lie in several chunks. */
   slice(span: Span): Buffer {
     const pieces = this.pieces(span)
     return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)

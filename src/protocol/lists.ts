@@ -1,6 +1,6 @@
 import { type Envelope, isObject, isRequestId } from './jsonrpc.ts'
 
-/** The lists of a server, with the names by which the protocol asks for each. */
+/** The kinds of lists of a server, each with its names in the protocol. */
 export const kinds = {
   tools: {
     method: 'tools/list',
@@ -73,7 +73,7 @@ const object: Type = { words: 'an object', is: isObject }
 /** Clients write `null` for an absent value, and servers accept `null`. */
 const objectOrNull: Type = { words: 'an object', is: (value) => value === null || isObject(value) }
 
-/** Parameters that the gateway reads or decides by; checked only where present. */
+/** The required types of the parameters that the gateway reads; absent parameters are not checked. */
 const types = {
   _meta: objectOrNull,
   arguments: objectOrNull,
@@ -95,7 +95,7 @@ const list: readonly Param[] = ['cursor']
 const resource: readonly Param[] = ['uri']
 const task: readonly Param[] = ['taskId']
 
-/** The checked parameters of each method. A map, because method names come from outside. */
+/** The checked parameters of each method. A map instead of an object, because peers choose the method names. */
 const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, readonly Param[]>([
   ['initialize', ['protocolVersion', 'capabilities', 'clientInfo']],
   ['tools/call', ['name', 'arguments', 'task']],
@@ -137,7 +137,7 @@ export function paramsFault(method: string, params: Readonly<Record<string, unkn
   return expected('_meta.progressToken', token, progressToken)
 }
 
-/** Returns the fault in a request's `inputResponses`, each an object; undefined without a fault. */
+/** Returns why a request's `inputResponses` are invalid: each response must be an object. Undefined if valid. */
 export function answersFault(inputResponses: unknown): string | undefined {
   if (inputResponses === undefined) return undefined
   if (!isObject(inputResponses)) return expected('inputResponses', object, inputResponses)

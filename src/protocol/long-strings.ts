@@ -10,17 +10,23 @@ import {
   QUOTE,
 } from './json-span.ts'
 
-/** Shortest long string, in bytes: from here on, finding a string costs nothing compared with copying it. */
+/**
+ * Shortest string that counts as long, in bytes. Finding a string of this length costs much less than copying the
+ * string.
+ */
 const LONG = 16 * 1024
 
-/** A string nested deeper, or behind a longer key (in bytes), is not long: its path would cost as much as a copy. */
+/**
+ * A string nested deeper, or under a longer key (in bytes), never counts as long: recording its path would cost as much
+ * as a copy.
+ */
 const MOST_STEPS = 8
 const LONGEST_KEY = 256
 
 /** Most members of the outermost object that are noted: a message has three or four. */
 export const MOST_MEMBERS = 16
 
-/** Deepest nesting of objects and arrays; a deeper text is read as any other text. */
+/** Deepest nesting of objects and arrays; `read` returns false for a deeper text. */
 const MAX_DEPTH = 128
 
 /** Bytes of a string read one by one before the word search: for most strings, which are shorter, this is faster. */
@@ -30,13 +36,13 @@ const COLON = 0x3a
 const SPACE = 0x20
 const U = 0x75
 
-/** Returned in place of a position: reading stops. */
+/** Returned in place of a position when reading must stop. */
 const UNREADABLE = -1
 
-/** Marks an array level: in place of the end of the last key, while the key's start holds the array index. */
+/** Marks an array in `#ends`; `#starts` then holds the index of the current element. */
 const ARRAY = -1
 
-/** By byte, whether the byte may follow a backslash, except for `u`. */
+/** 1 for each byte that may follow a backslash, except for `u`. */
 const escapes = new Uint8Array(256)
 for (const byte of Buffer.from('"\\/bfnrt')) escapes[byte] = 1
 
@@ -55,8 +61,8 @@ export interface TopMember {
 }
 
 /**
- * Finds the long strings of a JSON text in UTF-8 that comes in chunks. Checks strings, and little else: with each long
- * string replaced by a short string, the text is JSON if and only if the original is JSON.
+ * Finds the long strings of a JSON text in UTF-8 that comes in chunks. Checks little except the syntax of strings. The
+ * text with a short string in place of each long string is JSON if and only if the original is JSON.
  */
 export class LongStrings {
   readonly found: LongString[] = []
@@ -68,7 +74,7 @@ export class LongStrings {
   #place: 'outside' | 'string' | 'escape' | 'hex' = 'outside'
   /** Digits that an escape still needs. */
   #digits = 0
-  /** The current or the last string. */
+  /** Start and end of the current or last string, as positions in the whole text. */
   #start = 0
   #end = 0
   /** Members and values so far, counted as `sizeOf` in `json-parse.ts` counts. */
@@ -77,7 +83,7 @@ export class LongStrings {
   #depth = 0
   /** Length of the long strings found so far, in bytes. */
   #long = 0
-  /** Where the value of the current top member begins. */
+  /** Start of the value of the current top-level member; 0 before the first. */
   #value = 0
   /** By depth, begin and end of the last key of the object open there; for an array, the index and `ARRAY`. */
   readonly #starts: number[] = []
@@ -88,7 +94,9 @@ export class LongStrings {
     this.#least = least
   }
 
-  /** Reads a chunk. False ends reading: the text is not JSON, is nested deeper than 128, or exceeds a count limit. */
+  /**
+   * Reads a chunk. Returns false to stop: the text is not JSON, is nested deeper than 128, or exceeds a count limit.
+   */
   read(chunk: Buffer): boolean {
     const { length } = chunk
     const words = wordsOf(chunk)
@@ -112,7 +120,10 @@ export class LongStrings {
     return this.#place === 'outside' && this.#depth === 0
   }
 
-  /** Reads up to a string that is not short or not complete in this chunk, or to the end of the chunk. */
+  /**
+   * Reads bytes outside of strings, and short strings, up to a longer or incomplete string or the end of the chunk.
+   * Returns the position.
+   */
   #outside(chunk: Buffer, from: number): number {
     const { length } = chunk
     const before = this.#before
@@ -143,7 +154,7 @@ export class LongStrings {
         else if (depth === 1) this.#endMember(before + at)
       } else if (byte === COLON) {
         this.#members++
-        // The long string was a key, and stays in the outline.
+        // The long string is a key, and keys are not recorded as long strings.
         if (this.found.at(-1)?.start === start) {
           this.found.pop()
           this.#long -= end - start
@@ -168,7 +179,10 @@ export class LongStrings {
     return at
   }
 
-  /** Reads past the closing quote, to a bad or incomplete escape, or to the end of the chunk. */
+  /**
+   * Reads a string past its closing quote, to a bad or incomplete escape, or to the end of the chunk. Returns the
+   * position.
+   */
   #inside(chunk: Buffer, words: Int32Array, from: number): number {
     let at = endOfPlain(chunk, words, from)
     for (let length = escapeAt(chunk, at); length > 0; length = escapeAt(chunk, at)) {
@@ -199,7 +213,7 @@ export class LongStrings {
     return hexDigits[byte] === 1
   }
 
-  /** The member that ends here belongs to the last key at the top level. */
+  /** Records the top-level member that ends at `end`; its key is the last key of that level. */
   #endMember(end: number): void {
     if (this.members.length === MOST_MEMBERS || this.#value === 0) return
     const key = { start: this.#starts[1] as number, end: this.#ends[1] as number }
@@ -249,7 +263,7 @@ function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   return length
 }
 
-/** By byte, whether the byte ends plain text in a string; a table, because most bytes of strings are looked up. */
+/** 1 for each byte that ends plain text in a string. A table is fast, and most bytes of strings are looked up. */
 const specials = new Uint8Array(256).fill(1, 0, SPACE)
 specials[QUOTE] = specials[BACKSLASH] = 1
 

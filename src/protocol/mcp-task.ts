@@ -40,7 +40,7 @@ export function toldTask(method: string, result: Readonly<Record<string, unknown
   const isNew = method === 'tools/call'
   if (!isNew && !naming.has(method)) return undefined
   const task = isNew ? createdTask(result) : isObject(result.task) ? result.task : result
-  // Behind its result, nothing more comes from a task.
+  // A server sends nothing more about a task after its result.
   const named = method === 'tasks/result' ? relatedTask(result) : task?.taskId
   const isOpen = method !== 'tasks/result' && !terminal.has(task?.status)
   if (task === undefined || typeof named !== 'string' || !(isNew || !isOpen)) return undefined

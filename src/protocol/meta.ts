@@ -5,13 +5,16 @@ import { edited } from './large-message.ts'
 /** Where a message keeps its `_meta`: requests in `params`, responses in `result`. */
 export type MetaRoot = 'params' | 'result'
 
-/** Key by which a result or a list says: a part is missing. */
+/** Key that marks a result or a list with a missing part. */
 export const PARTIAL_KEY = 'dev.breakwater/partial'
 
 /** Key for the full name of a tool listed under a shortened name. */
 export const FULL_NAME_KEY = 'dev.breakwater/name'
 
-/** Key for the time left to an agent, and told to a server, in milliseconds. */
+/**
+ * Key for the remaining time of a call, in milliseconds. Agents send it to the gateway, and the gateway sends it to
+ * servers.
+ */
 export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
 
 interface Message {
@@ -43,7 +46,10 @@ export function listedWithMeta(text: string, key: string, entry: unknown): strin
   return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
-/** Returns the edit that puts `json` at `path`, with missing objects. Walks each level, perhaps large, only once. */
+/**
+ * Returns the edit that puts `json` at `path` and creates missing objects. Walks each level only once, because a level
+ * may be large.
+ */
 function patch(text: string, path: readonly string[], json: string): Edit {
   let at = skipSpace(text, 0)
   for (let depth = 0; ; depth++) {
@@ -61,8 +67,8 @@ function patch(text: string, path: readonly string[], json: string): Edit {
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * Returns a copy of a parsed JSON object with an entry added or replaced; called for every outgoing call. V8 copies
- * memory when the keys stay the same; adding a key to such a copy is slower than writing all keys anew.
+ * Returns a copy of a parsed JSON object with an entry added or replaced; called for every outgoing call. When no key
+ * is added, V8 copies the object fast. Adding a key to such a copy is slower than writing all keys into a new object.
  */
 export function withEntry(object: Fields, key: string, entry: unknown): Fields {
   if (Object.hasOwn(object, key)) return { ...object, [key]: entry }

@@ -17,16 +17,19 @@ const nameMaps = new Set([
   'dependencies',
 ])
 
-/** Whether a tool's `outputSchema` allows more than objects, which the legacy era does not know. */
+/** Whether a tool's `outputSchema` allows values other than objects, which the legacy era does not support. */
 export function isWider(outputSchema: unknown): boolean {
   return isObject(outputSchema) && outputSchema.type !== 'object'
 }
 
-/** Returns a tool, as JSON text, for the legacy era: results that may be no objects move under `result`. */
+/**
+ * Returns a tool, as JSON text, for the legacy era. An output schema that allows values other than objects becomes the
+ * schema of a `result` member.
+ */
 export function legacyTool(text: string, { outputSchema }: Readonly<Record<string, unknown>>): string {
   const span = isWider(outputSchema) ? locate(text, ['outputSchema']) : undefined
   if (span === undefined) return text
-  // A schema too deep to rewrite is left out: then the result may be anything.
+  // An empty schema, which allows any value, replaces a schema that is too deep to rewrite.
   const isTooDeep = isDeeperThan(MAX_DEPTH, text.slice(span.start, span.end))
   const schema = isTooDeep ? {} : (outputSchema as Record<string, unknown>)
   const wrapped = JSON.stringify(inLegacyWords(schema))
@@ -43,7 +46,10 @@ export function inLegacyWords(schema: Readonly<Record<string, unknown>>): Record
   }
 }
 
-/** Moves a schema's references to its own root to the new place. `byName`: the keys are author-chosen names. */
+/**
+ * Adjusts a schema's references to its own root, which moves to `#/properties/result`. `byName`: the keys are
+ * author-chosen names, not keywords.
+ */
 function moved(node: unknown, byName: boolean): unknown {
   if (Array.isArray(node)) return node.map((item) => moved(item, false))
   if (!isObject(node) || (!byName && isBase(node.$id))) return node
@@ -58,7 +64,7 @@ function movedValue(key: string, value: unknown, byName: boolean): unknown {
   return dataKeywords.has(key) ? value : moved(value, nameMaps.has(key))
 }
 
-/** Whether references below resolve against this `$id`, not against the root. */
+/** Whether references inside a schema with this `$id` resolve against the `$id`, not against the root. */
 function isBase(id: unknown): boolean {
   return id !== undefined && !(typeof id === 'string' && id.startsWith('#'))
 }

@@ -16,20 +16,23 @@ export function wholeWords({ head, tail }: Overlong): Overlong {
 
 const ID = '"id"\\s*:\\s*(\\d+)\\s*'
 
-/** A member that fits into one end of a text as a whole, and does not make the message a request. */
+/** Matches a small member (a string, number or word) other than `method`, which only requests have. */
 const SMALL = '"(?!method")[^"\\\\]*"\\s*:\\s*(?:"[^"\\\\]*"|[-+.\\w]+)\\s*'
 
-/** Matches `{"jsonrpc":"2.0","id":7,"result":` …, with the members before the outcome. */
+/**
+ * Matches the start of a response up to its outcome, such as `{"jsonrpc":"2.0","id":7,"result":`. Captures the members
+ * before the outcome.
+ */
 const opening = new RegExp(`^\\s*\\{\\s*((?:${SMALL},\\s*)*)"(?:result|error)"\\s*:`)
 const idBefore = new RegExp(`${ID},`)
 
 /**
- * Matches … `,"jsonrpc":"2.0","id":7}`: members so close to the end are no part of the outcome. Some servers put a
- * comma behind the last member.
+ * Matches the members behind the outcome at the end of a response, such as `,"jsonrpc":"2.0","id":7}`. Allows a comma
+ * behind the last member, which some servers write.
  */
 const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*(?:,\\s*)?\\}\\s*$`)
 
-/** Returns the id of the request that an overlong text answers; undefined when the ends show none. */
+/** Returns the id of the request that an overlong text answers; undefined when the two ends show no id. */
 export function repliedId({ head, tail }: Overlong): number | undefined {
   const [, before] = opening.exec(head) ?? []
   if (before === undefined) return undefined

@@ -25,7 +25,7 @@ export function withRawId(text: string, id: string): string {
   return splice(text, editAt(text, ID, id))
 }
 
-/** Returns the request for the server: our own number is its id, and its progress token too. */
+/** Returns the text of a request for the server, with the gateway's number `id` as its id and its progress token. */
 export function toServer({ message: { text, value } }: Request, id: number): string {
   const edits = editAt(text, ID, String(id))
   if (hasProgressToken(value)) edits.push(...editAt(text, ASKED_TOKEN, String(id)))
@@ -44,7 +44,7 @@ export interface ProgressToken {
   readonly value: unknown
 }
 
-/** Returns the server's progress under the caller's token; undefined for a caller that asked for none. */
+/** Returns the server's progress under the caller's token; undefined for a caller that asked for no progress. */
 export function progressToCaller({ message }: Request, progress: Envelope): Envelope | undefined {
   if (!hasProgressToken(message.value)) return undefined
   return progressUnder({ text: rawAt(message.text, ASKED_TOKEN), value: tokenOf(message.value) }, progress)
@@ -88,7 +88,10 @@ function editAt(text: string, path: JsonPath, value: string): Edit[] {
  */
 const MAX_ID = 1_024
 
-/** Returns the exact id text of a server's request; undefined, and unanswered, if id or token is too long to keep. */
+/**
+ * Returns the exact id text of a server's request. Undefined, so the request stays unanswered, if its id or progress
+ * token is too long to keep.
+ */
 export function answerableId({ text, value }: Envelope): string | undefined {
   const id = rawAt(text, ID)
   const token = tokenOf(value)

@@ -7,7 +7,10 @@ export interface SseEvent {
   /** `message` unless the stream named another type. */
   readonly type: string
   readonly data: string
-  /** The last event id set by the stream, on this event or before; undefined if no event can be resumed behind. */
+  /**
+   * The last event id set by the stream, on this event or before. Undefined if the stream cannot be resumed after this
+   * event.
+   */
   readonly id: string | undefined
   /** A reconnection time that came with this event, in milliseconds; 0 … 2^31−1, the longest delay of a timer. */
   readonly retryMs: number | undefined
@@ -20,7 +23,7 @@ export class SseOverflow extends Error {
   }
 }
 
-/** Longest event id behind which a stream can be resumed, in characters. */
+/** Longest event id with which a stream can be resumed, in characters. */
 const LONGEST_ID = 2_048
 
 const MAX_RETRY_MS = 2 ** 31 - 1
@@ -36,8 +39,9 @@ const LINE_COST = 32
 const nothing = Buffer.alloc(0)
 
 /**
- * An incremental decoder. Feed chunks as they come; `emit` gets every complete event, also an empty `data` with only an
- * id or a retry time. Each byte is looked at a few times at most, whatever the chunks, and comments are never kept.
+ * An incremental decoder of server-sent events. Feed chunks as they come. `emit` gets every complete event, even with
+ * an empty `data` and only an id or a retry time. Examines each byte at most a few times, even in tiny chunks, and
+ * never buffers comments.
  */
 export class SseDecoder {
   readonly #emit: (event: SseEvent) => unknown
@@ -48,9 +52,9 @@ export class SseDecoder {
   /** Positions of the next line breaks of either kind; the length of the chunk when none is left. */
   #nextLf = 0
   #nextCr = 0
-  /** A line that has begun; undefined between lines, because an idle stream needs no buffer and thousands are idle. */
+  /** Buffer of an incomplete line. Undefined between lines: thousands of streams may be idle, and need no buffer. */
   #partial: Chunks | undefined
-  /** Bytes so far of a comment that has begun. */
+  /** Length so far of an incomplete comment, in bytes. */
   #comment = 0
   #skipLf = false
   #started = false
@@ -66,8 +70,8 @@ export class SseDecoder {
 
   /**
    * `limit`: largest event, in bytes. `emit` returns false to pause: the rest of the chunk waits for `resume`.
-   * `overlong`, if given, gets the id of a larger event, as `SseEvent` has it, and the ends of its data; the stream
-   * goes on behind the event.
+   * `overlong`, if given, gets the id of a larger event (as in `SseEvent`) and both ends of its data; decoding
+   * continues with the next event.
    */
   constructor(
     limit: number,
@@ -79,7 +83,7 @@ export class SseDecoder {
     this.#overlong = overlong
   }
 
-  /** Bytes so far of the line that has begun. */
+  /** Length so far of the incomplete line, in bytes. */
   get #begun(): number {
     return this.#partial?.length ?? 0
   }
@@ -90,7 +94,7 @@ export class SseDecoder {
     return this.#begun + this.#dataBytes + this.#data.length * LINE_COST + waiting
   }
 
-  /** Reads a chunk; nobody may change the chunk until it is read. False when `emit` paused inside the chunk. */
+  /** Reads a chunk, which must not change until it is read. Returns false when `emit` paused inside the chunk. */
   feed(chunk: Buffer): boolean {
     if (chunk.length === 0) return true
     if (this.#chunk.length > 0) {
@@ -106,7 +110,7 @@ export class SseDecoder {
     return this.resume()
   }
 
-  /** Continues after a pause. False when `emit` paused again. */
+  /** Continues after a pause. Returns false when `emit` paused again. */
   resume(): boolean {
     const chunk = this.#chunk
     for (let at = this.#at; ;) {
@@ -131,7 +135,10 @@ export class SseDecoder {
     }
   }
 
-  /** Returns the first line break from `at` on. Searches again for a kind only when its last position is behind. */
+  /**
+   * Returns the position of the first line break from `at` on. Searches again for CR or LF only when its known position
+   * lies before `at`.
+   */
   #lineEnd(at: number): number {
     const chunk = this.#chunk
     if (this.#nextLf < at) this.#nextLf = indexOrEnd(chunk, LF, at)
@@ -139,7 +146,10 @@ export class SseDecoder {
     return Math.min(this.#nextLf, this.#nextCr)
   }
 
-  /** Processes the line between two positions of the chunk, with its earlier part. False when `emit` asks to pause. */
+  /**
+   * Processes the line between two positions of the chunk, after any buffered first part of the line. Returns false
+   * when `emit` pauses.
+   */
   #completes(start: number, end: number): boolean {
     const chunk = this.#chunk
     if (this.#long !== undefined) {
@@ -260,12 +270,12 @@ class LongEvent {
   id: string | undefined
   /** Whether text is missing behind the head. */
   #isCut = false
-  /** The ends of the line that has begun, and its length in bytes. */
+  /** Both ends of the incomplete line, and its length in bytes. */
   #start = nothing
   #end = nothing
   #length = 0
 
-  /** `data`: lines read so far; `line`: the parts of the line that has begun. */
+  /** `data`: lines read so far; `line`: the parts of the incomplete line. */
   constructor(data: readonly string[], line: readonly Buffer[]) {
     for (const value of data.slice(0, ENDS)) this.#begin(value, value.length > ENDS)
     this.#isCut ||= data.length > ENDS
@@ -277,7 +287,7 @@ class LongEvent {
     return { head: this.#head, tail: this.#tail }
   }
 
-  /** Adds a part of a line that goes on. */
+  /** Adds a part of a line that is not complete yet. */
   part(bytes: Buffer): void {
     const most = FIELD + ENDS
     if (this.#start.length < most)
@@ -286,7 +296,7 @@ class LongEvent {
     this.#length += bytes.length
   }
 
-  /** Adds the last part of a line. True for an empty line, which ends the event. */
+  /** Adds the last part of a line. Returns true for an empty line, which ends the event. */
   line(bytes: Buffer): boolean {
     this.part(bytes)
     if (this.#length === 0) return true
@@ -316,7 +326,10 @@ class LongEvent {
 const shortened = (value: string, from: number, to?: number): string =>
   value.length > ENDS ? Buffer.from(value.slice(from, to), 'utf16le').toString('utf16le') : value
 
-/** Returns the id behind which a stream can be resumed, after a line with an id; `before`: the id until then. */
+/**
+ * Returns the event id after an `id` line with the value `named`; undefined if no stream can be resumed with this id.
+ * `before`: the previous id, which stays if `named` contains NUL.
+ */
 function idOf(named: string, before: string | undefined): string | undefined {
   if (named.includes('\0')) return before
   return isResumable(named) ? named : undefined
@@ -328,19 +341,25 @@ function isResumable(id: string): boolean {
 }
 
 function indexOrEnd(chunk: Buffer, byte: number, from: number): number {
-  // Where lines are empty the next break is the next byte, and a search costs more than this comparison.
+  // At an empty line, the next break is the next byte, and this comparison costs less than a search.
   if (chunk[from] === byte) return from
   const at = chunk.indexOf(byte, from)
   return at === -1 ? chunk.length : at
 }
 
-/** Encodes an event. Line breaks in `data`, only between JSON tokens, become spaces and save `data` lines. */
+/**
+ * Encodes an event with JSON in `data`. Line breaks, which JSON has only between tokens, become spaces, so one `data`
+ * line is enough.
+ */
 export function encodeEvent(data: string, id?: string): string {
   const head = id === undefined ? 'event: message\n' : `id: ${id}\nevent: message\n`
   return `${head}data: ${/[\r\n]/.test(data) ? withSpaces(data) : data}\n\n`
 }
 
-/** Works on bytes: a text may have millions of breaks, and replacing each in a string takes seconds. */
+/**
+ * Replaces line breaks by spaces. Works on bytes: a text may have millions of breaks, and replacing each in a string
+ * takes seconds.
+ */
 function withSpaces(data: string): string {
   const bytes = Buffer.from(data)
   for (let at = 0; at < bytes.length; at++) if (bytes[at] === CR || bytes[at] === LF) bytes[at] = SPACE
@@ -350,7 +369,7 @@ function withSpaces(data: string): string {
 /** The bytes of U+FEFF in UTF-8; no line of an event begins with any of these bytes. */
 const byteOrderMark: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf])
 
-/** Finds the ends of events (WHATWG HTML, section 9.2.5): empty lines, each line ended by CR, LF or CRLF. */
+/** Finds the ends of events (WHATWG HTML, section 9.2.5). An empty line ends an event; CR, LF or CRLF ends a line. */
 export class EventBoundary {
   #isLineEmpty = true
   #isAfterCr = false
@@ -370,7 +389,7 @@ export class EventBoundary {
     return bytes.length
   }
 
-  /** Returns the position behind the event's last byte; undefined when the event goes on. */
+  /** Returns the position behind the event's last byte; undefined when the event is not complete yet. */
   find(bytes: Buffer): number | undefined {
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at]

@@ -11,7 +11,7 @@ export const STEP_KEY = 'dev.breakwater/step'
 /** Key by which an agent may choose a call's experiment arm, if the experiment leaves the choice to agents. */
 export const ARM_KEY = 'dev.breakwater/arm'
 
-/** The name of a task as a header, and as an entry of `baggage` (W3C), in `_meta` or as a header. */
+/** The header, and the entry of W3C baggage, in which an agent names its task. */
 export const INTENT_HEADER = 'x-breakwater-intent'
 const INTENT_BAGGAGE = 'breakwater.intent'
 
@@ -26,11 +26,11 @@ export const LONGEST_INTENT = 256
 export interface Task {
   /** The agent's name for the task, or its trace, or its session; unique only together with `source` and the tenant. */
   readonly id: string
-  /** From the surest to the vaguest. */
+  /** Where the id comes from, listed from the most reliable source to the least reliable. */
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
-/** The parts of a call that tell its task. */
+/** The parts of a call that determine its task. */
 export interface TaskClues {
   readonly message: { readonly value: Readonly<Record<string, unknown>> }
   /** All headers of the agent's request, lower case. */
@@ -94,10 +94,10 @@ export interface Parent {
 const TRACEPARENT =
   /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
 
-/** Longest `traceparent` that is read, in characters: no known version comes near. */
+/** Longest `traceparent` that is read, in characters: all known versions are much shorter. */
 const LONGEST = 256
 
-/** The value becomes a header again, so it must hold no line break. */
+/** Valid values of `tracestate`: a value becomes a header again, so it must hold no line break. */
 const TRACESTATE = /^[\x20-\x7e]{1,512}$/
 
 /** Headers of W3C Trace Context and Baggage, lower case. */

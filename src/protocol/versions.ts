@@ -20,14 +20,14 @@ export function negotiate(asked: unknown): LegacyVersion {
   return isLegacyVersion(asked) ? asked : LATEST_LEGACY
 }
 
-/** Only one version ever had JSON-RPC batches. */
+/** Returns true only for 2025-03-26, the only version with JSON-RPC batches. */
 export function allowsBatches(version: string): boolean {
   return version === '2025-03-26'
 }
 
 /**
- * Returns the value of a header given once, or several times with the same value: proxies and clients that each add the
- * header make `X, X`. The header itself when its parts differ.
+ * Returns `X` for a header value `X, X`, which arises when both a client and a proxy add the header. Returns the header
+ * unchanged when its parts differ.
  */
 export function onceGiven(header: string): string {
   if (!header.includes(',')) return header
@@ -59,7 +59,10 @@ export const UNSUPPORTED_VERSION = -32022
 
 const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/
 
-/** Returns a header value: plain ASCII without blanks around stays; any other value becomes base64 of its UTF-8. */
+/**
+ * Encodes a value for a header. Plain ASCII without surrounding blanks stays unchanged; any other value becomes base64
+ * of its UTF-8.
+ */
 export function encodeHeaderValue(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith('=?base64?')
   return plain ? value : `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`
@@ -82,7 +85,10 @@ const envelope: ReadonlySet<string> = new Set([
   LOG_LEVEL_KEY,
 ])
 
-/** Removes modern keys from a request: servers of both eras refuse these beside a session header as a contradiction. */
+/**
+ * Removes the modern keys from a request. Servers of both eras refuse a request with these keys and a session header as
+ * contradictory.
+ */
 export function withoutEnvelope(text: string): string {
   const meta = locate(text, ['params', '_meta'])
   if (meta === undefined || text[meta.start] !== '{') return text

@@ -24,11 +24,11 @@ interface UpstreamParts {
   /** The gateway's own `initialize` params, for shared upstream sessions. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly replies: UnfinishedReplies
-  /** The owners of the server's tasks, which outlive its connection. */
+  /** The owners of the server's tasks; kept when a new connection replaces this one. */
   readonly tasks: TaskBinding
   /** Called for each process refused by a limit. */
   readonly refused?: NonNullable<StdioOptions['refused']>
-  /** Called for each request of a shared process delivered to nobody because of an open task. */
+  /** Called for each request of a shared process that no caller gets because of an open task or an abandoned call. */
   readonly withheld?: NonNullable<StdioOptions['withheld']>
   /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
@@ -43,7 +43,7 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
   }
 }
 
-/** Add a case for a new type of server. */
+/** Returns the replicas. Add a case here for a new type of server. */
 function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
   const unfinished = parts.replies.of(config.maxReply)
   switch (config.type) {
@@ -82,13 +82,13 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
 }
 
 interface OldUpstream extends Upstream {
-  /** Whether the address serves an event stream with an endpoint first. Never rejects. */
+  /** Resolves to whether the address serves an event stream whose first event names an endpoint. Never rejects. */
   namesEndpoint(caller: Caller, signal: Signal): Promise<boolean>
 }
 
 export interface TransportOptions {
   readonly server: string
-  /** Whether to use HTTP+SSE when found; otherwise only the error mentions HTTP+SSE. */
+  /** True: use HTTP+SSE if the server speaks it. False: only mention HTTP+SSE in the error. */
   readonly fallsBack: boolean
   readonly clock: Clock
   readonly log: Log
@@ -104,15 +104,15 @@ const notStreamable: ReadonlySet<number | undefined> = new Set([400, 404, 405])
 const ENDPOINT_MS: Millis = 3_000
 
 /**
- * A URL with an unknown transport. By the specification's rule: Streamable HTTP, unless refused with 400, 404 or 405
- * while a GET brings an event stream with an endpoint, as in HTTP+SSE. An unreachable server, or a refusal of both
- * transports, leaves the transport unknown, and the next caller asks again.
+ * A server whose transport is found out by the rule of the specification. The transport is HTTP+SSE if the server
+ * refuses `initialize` with 400, 404 or 405 and answers a GET with an event stream that names an endpoint. Otherwise it
+ * is Streamable HTTP. While the server is unreachable or refuses both transports, the next caller tries again.
  */
 export class TransportUpstream implements Upstream {
   readonly #options: TransportOptions
   #made: OldUpstream | undefined
   #known: KnownTransport | undefined
-  /** Whether HTTP+SSE has failed since found: the next caller asks again. */
+  /** Whether HTTP+SSE has failed since it was found: the next caller tries Streamable HTTP first. */
   #isInDoubt = false
 
   constructor(options: TransportOptions) {
@@ -133,7 +133,7 @@ export class TransportUpstream implements Upstream {
     }
   }
 
-  /** Both upstreams have the same address. */
+  /** Probes over Streamable HTTP, because both upstreams have the same address. */
   probe(signal: Signal): Promise<boolean> {
     return this.#options.http.probe?.(signal) ?? Promise.resolve(false)
   }
@@ -143,8 +143,8 @@ export class TransportUpstream implements Upstream {
     try {
       return await this.#sse.open(caller, signal)
     } catch (error) {
-      // Another server may have replaced it. A Streamable HTTP server need not refuse a stream, and may open a silent
-      // stream.
+      // A Streamable HTTP server may run at this address now. It may refuse the stream, or open a stream that stays
+      // silent.
       if (!isRefusal(error)) {
         this.#isInDoubt = true
         throw error

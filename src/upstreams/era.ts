@@ -16,7 +16,7 @@ export interface EraOptions {
   /** `auto` asks the server. */
   readonly era: Era | 'auto'
   readonly clock: Clock
-  /** The gateway's own `initialize` params, for questions no client may decide for all. */
+  /** The gateway's own `initialize` params, which test the server's era independently of any client. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly handshakeMs: Millis
   /** Creates both upstreams of the endpoint; each reports replies about a wrong version. */
@@ -27,11 +27,12 @@ export interface EraOptions {
 }
 
 /**
- * How long a caller waits in its own era, in milliseconds, if the other is available. Late answers serve later callers.
+ * How long a caller waits for an answer in its own era before it uses the other era, in milliseconds. A later answer
+ * serves later callers.
  */
 const SILENCE_MS: Millis = 2_000
 
-/** Errors of an existing server that does not speak the era. */
+/** Errors that come from a running server and may mean that it does not speak the era. */
 const refusals: ReadonlySet<string> = new Set<Reason>(['upstream_refused', 'bad_reply', 'upstream_status'])
 
 export function isOtherEra({ reason }: GatewayError): boolean {
@@ -41,8 +42,9 @@ export function isOtherEra({ reason }: GatewayError): boolean {
 const silent = gatewayError('attempt_timeout', `the server said nothing within ${formatDuration(SILENCE_MS)}`)
 
 /**
- * One endpoint with either era or both. Each caller gets its own era if the server speaks it, otherwise the other. The
- * eras are determined on first use; an unreachable server, or a refusal of both eras, leaves the knowledge unchanged.
+ * An endpoint that speaks one era or both. Each caller gets its own era if the server speaks it, otherwise the other
+ * era. The eras are determined on first use; an unreachable server, or a refusal of both eras, changes nothing in this
+ * knowledge.
  */
 export class EraUpstream implements Upstream {
   readonly #options: EraOptions
@@ -50,7 +52,10 @@ export class EraUpstream implements Upstream {
   readonly #modern: ModernUpstream
   readonly #known: KnownEras
   readonly #upstreamSessions = new Map<UpstreamSession, { readonly era: Era; readonly caller: Caller }>()
-  /** Eras under examination while the other era is available: no second examination is needed. */
+  /**
+   * Tests under way of an era, while the other era is known to work. Later callers wait for the test instead of
+   * starting another.
+   */
   readonly #finding = new Map<Era, Promise<unknown>>()
   /** The caller for the gateway's own `initialize` to learn the server's era. */
   readonly #self: Caller
@@ -75,7 +80,7 @@ export class EraUpstream implements Upstream {
     return this.#known.all
   }
 
-  /** Both upstreams have the same endpoint. */
+  /** Probes over the legacy upstream, because both upstreams have the same endpoint. */
   probe(signal: Signal): Promise<boolean> {
     return this.#legacy.probe?.(signal) ?? Promise.resolve(false)
   }
@@ -100,7 +105,10 @@ export class EraUpstream implements Upstream {
     await Promise.all([this.#legacy.close(), this.#modern.close()])
   }
 
-  /** Opens in an era not known to be spoken, otherwise in the other, known era. */
+  /**
+   * Opens a session in the caller's own era, which the server may not speak; if that fails, in the other era, which the
+   * server speaks.
+   */
   #find(own: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const opening = this.#openEither(own, caller, signal)
     const found = opening.then(nothing, nothing).finally(() => this.#finding.delete(own))
@@ -117,7 +125,10 @@ export class EraUpstream implements Upstream {
     }
   }
 
-  /** Opens in the second era after a refusal of the first: only success there proves the first era unspoken. */
+  /**
+   * Opens a session in the other era after a refusal in the first. Only success in the other era proves that the server
+   * does not speak the first.
+   */
   async #openOther(first: Era, refusal: unknown, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     if (!isGatewayError(refusal) || !isOtherEra(refusal)) throw refusal
     const second = otherEra(first)
@@ -126,7 +137,7 @@ export class EraUpstream implements Upstream {
     try {
       upstreamSession = await this.#openAs(second, caller, signal)
     } catch (error) {
-      // When a server refuses both eras, its words on the handshake tell more.
+      // When a server refuses both eras, its refusal of `initialize` explains more.
       throw first === 'legacy' && isGatewayError(error) && isOtherEra(error) ? refusal : error
     }
     const takesOurs = first === 'legacy' ? await this.#takesOurs(signal) : false
@@ -139,8 +150,8 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * Whether a server accepts the gateway's own `initialize` after refusing a client's: then the server refused the
-   * client, not the era. Undefined when the server does not say.
+   * Resolves to true if the server accepts the gateway's own `initialize` after refusing a client's `initialize`: the
+   * server then refused the client, not the era. Undefined when the server gives no clear answer.
    */
   async #takesOurs(signal: Signal): Promise<boolean | undefined> {
     try {
@@ -151,7 +162,7 @@ export class EraUpstream implements Upstream {
     }
   }
 
-  /** Opens a session, unless the server stays silent for too long. */
+  /** Opens a session. Rejects with `silent` if the server does not answer within `SILENCE_MS`. */
   #openSoon(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { clock, handshakeMs } = this.#options
     const end = new Cancellation()
@@ -182,7 +193,7 @@ export class EraUpstream implements Upstream {
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const isKnown = this.#known.speaks(era) === true
     const wasDenied = this.#known.all[era]?.speaks === false
-    // An earlier answer does not settle the server's current era.
+    // An earlier answer about the server's era may be outdated.
     if (era === 'modern' && !isKnown) this.#modern.forget()
     const upstreamSession = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
     // Each handshake confirms the known era.
@@ -196,9 +207,9 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * Notes an unspoken era. Stateless upstream sessions in this era end, because nobody would notify them; their next
-   * calls start anew. Sessions with state are the server's to end: the server may refuse new sessions for other
-   * reasons.
+   * Notes that the server does not speak an era. Closes the stateless upstream sessions of this era, because nothing
+   * else would end them; the next calls open new sessions. Keeps sessions with state: the server ends such sessions
+   * itself, and may have refused a new session for other reasons.
    */
   #deny(era: Era): void {
     this.#known.note(era, false)
@@ -206,14 +217,18 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * The server now speaks an era it did not speak before. Bridged modern clients start anew in their own era, because
-   * their pooled upstream sessions might never end. Sessions with listeners or state stay.
+   * Called when the server speaks an era that it did not speak before. Closes the legacy sessions of modern callers,
+   * whose next calls then use their own era: such pooled sessions might never end otherwise. Keeps the sessions of
+   * listening callers.
    */
   #unbridge(era: Era): void {
     if (era === 'modern') this.#end('legacy', (_, caller) => caller.era === 'modern' && !caller.listening)
   }
 
-  /** The server refuses the version: upstream sessions in this era end, and the next caller asks again. */
+  /**
+   * Handles a refusal of the version: closes all upstream sessions of this era, and the next caller asks the server
+   * again.
+   */
   #doubt(era: Era): void {
     if (this.#known.doubt(era)) this.#end(era, () => true)
   }
@@ -229,7 +244,10 @@ const nothing = () => undefined
 /** How long an answer is believed, in milliseconds. */
 const TTL_MS: Millis = 600_000
 
-/** How long to believe silence or contradiction, in milliseconds: a troubled server may seem not to speak an era. */
+/**
+ * How long to believe silence, or an answer that contradicts an earlier one, in milliseconds: a server in trouble may
+ * seem not to speak an era.
+ */
 const DOUBTFUL_MS: Millis = 60_000
 
 interface Entry {
@@ -250,7 +268,7 @@ export class KnownEras {
   /** Eras with a version refusal since the last answer. */
   readonly #refused = new Set<Era>()
 
-  /** `auto` asks; an era from the config is the only era, and is never doubted. */
+  /** `auto` asks the server; an era from the config is the only era and never changes. */
   constructor(era: Era | 'auto', clock: Clock) {
     this.#clock = clock
     this.#isPinned = era !== 'auto'
@@ -284,7 +302,10 @@ export class KnownEras {
     else this.#entries.set(era, { known: { speaks, decidedBy: cause, at: this.#clock.wall() }, until })
   }
 
-  /** Notes a refused version of this era: the server is asked again. Returns false when no question is due. */
+  /**
+   * Notes that the server refused a version of this era. Returns true if the server must be asked again; false for a
+   * configured era, and for an era not known to be spoken.
+   */
   doubt(era: Era): boolean {
     const entry = this.#entries.get(era)
     if (this.#isPinned || entry?.known.speaks !== true) return false

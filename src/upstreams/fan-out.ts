@@ -22,7 +22,10 @@ export function fanOut<Receiver>(
   })
 }
 
-/** Whether a message still in bytes is too long, without decoding. */
+/**
+ * Whether all copies of a message are too long together. A `LargeMessage` always counts as too long, and stays
+ * undecoded.
+ */
 function isTooLong(message: Message, copies: number): boolean {
   return copies > 1 && (LargeMessage.is(message) || message.text.length * copies > MOST_OF_ALL)
 }

@@ -45,7 +45,7 @@ export function ownCall(
   }
 }
 
-/** Largest `initialize` result, in bytes: each upstream session keeps a result with its instructions. */
+/** Largest `initialize` result, in bytes: each upstream session keeps its result in memory. */
 const MAX_INITIALIZE_RESULT = 256 * 1024
 
 /** Longest part of a server's words in an error, in characters. */
@@ -71,7 +71,10 @@ export function assertLegacy(result: Message['value'], conceal: Conceal): void {
   throw about(result, gatewayError('upstream_refused', message))
 }
 
-/** Returns the error for a refused request of the gateway, in the server's words; `status`: their HTTP status. */
+/**
+ * Returns the error for a refused request of the gateway, in the server's words; `status`: the HTTP status of the
+ * refusal.
+ */
 export function refusedBy(
   what: string,
   error: Readonly<Record<string, unknown>>,

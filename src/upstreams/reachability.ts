@@ -19,7 +19,7 @@ export interface ReachabilityOptions {
 /** Limit of a probe, in milliseconds. */
 const PROBE_MS: Millis = 1_000
 
-/** First pause between probes, in milliseconds; each further pause is half as long again, up to `LONGEST_PAUSE_MS`. */
+/** First pause between probes, in milliseconds; each further pause is 1.5 times as long, up to `LONGEST_PAUSE_MS`. */
 const FIRST_PAUSE_MS: Millis = 50
 const LONGEST_PAUSE_MS: Millis = 500
 
@@ -27,14 +27,14 @@ const LONGEST_PAUSE_MS: Millis = 500
 const LONG_OUTAGE_MS: Millis = 60_000
 const NIGHT_PAUSE_MS: Millis = 5_000
 
-/** How long an endpoint found by a probe is beyond doubt, in milliseconds, unless a caller waits for news. */
+/** How long after a successful probe an unanswered call starts no new probe, in milliseconds. */
 const RESPITE_MS: Millis = 1_000
 
-/** An endpoint in doubt. */
+/** An endpoint that is being probed. */
 interface Watch {
   readonly since: Millis
   lost: boolean
-  /** Whether a probe, or a call without a fault, has shown this. */
+  /** Whether a probe, or a call without a fault, has shown that the endpoint is lost. */
   isProven: boolean
   failed: number
   cancel: Cancel
@@ -43,8 +43,8 @@ interface Watch {
 }
 
 /**
- * Watches unreachable endpoints until reachable again, so no call has to find out. Active health checking in the sense
- * of Envoy, but only while in doubt: a working endpoint is never probed.
+ * Probes an unreachable endpoint until it answers, so no call has to test the endpoint. This is active health checking
+ * as in Envoy, but a working endpoint is never probed.
  */
 export class Reachability {
   readonly #options: ReachabilityOptions
@@ -72,7 +72,7 @@ export class Reachability {
 
   /**
    * Notes a call without a connection (`lost`) or without an answer: a probe then decides. `byFault`: a fault ended the
-   * call, so its endpoint may accept requests all the time.
+   * call, so its endpoint may be healthy.
    */
   suspect(replica: number, lost: boolean, byFault = false): void {
     const found = this.#watched.get(replica)
@@ -135,7 +135,7 @@ export class Reachability {
   #isBack(replica: number, watch: Watch): void {
     watch.cancel()
     this.#watched.delete(replica)
-    // A replica never lost has not come back.
+    // Only a lost replica can have become reachable again.
     if (watch.lost) this.#backAt[replica] = this.#options.clock.now()
     for (const tell of watch.waiting) tell(true)
   }

@@ -4,19 +4,21 @@ import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { printable } from '../telemetry/printable.ts'
 import { ownText } from '../units/recent.ts'
 
-// Servers' own words on failures, as part of an error. Servers may repeat their input, so all secrets of their config
-// are removed first.
+// Quotes servers' texts in errors. A server may repeat its input, so all secrets of its config are removed first.
 
 /** Longest quoted excerpt, in characters. */
 const LONGEST_EXCERPT = 300
 
-/** Characters examined. */
+/** Most characters of a text that are examined. */
 const LOOKED_AT = 8 * 1024
 
-/** Longest word that may continue behind the cut, in characters. */
+/** Longest word that this limit may cut, in characters. */
 const LONGEST_WORD = 1024
 
-/** Shorter values occur in any text, unless their names mark them as secrets. In characters. */
+/**
+ * Shortest value that is removed, in characters, unless its name marks it as a secret: shorter values occur in any
+ * text.
+ */
 const SHORTEST_SECRET = 4
 
 /** Shortest secret also searched in base64 and hexadecimal, in characters. */
@@ -25,9 +27,9 @@ const SHORTEST_ENCODED = 8
 /** Removes secrets from a text. */
 export type Conceal = (text: string) => string
 
-/** Values given to a server, not to be repeated. */
+/** Values given to a server that errors must not repeat. */
 interface Given {
-  /** Variables or headers. */
+  /** Environment variables or headers. */
   readonly named: Readonly<Record<string, string>>
   readonly args?: readonly string[]
   readonly urls?: readonly string[]
@@ -58,7 +60,7 @@ export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal
   }
 }
 
-/** Words in front of secrets, and public settings. */
+/** Values that are no secrets: words in front of secrets, and common settings. */
 const HARMLESS =
   /^(?:bearer|basic|digest|true|false|yes|none|null|test|development|staging|production|debug|info|warn|error|localhost|[\d.]{1,15})$/i
 
@@ -73,7 +75,7 @@ function partsOf(value: string, isSecret: boolean): string[] {
   return [value.trim(), ...words.filter(isTold)].filter((part) => part !== '')
 }
 
-/** `--token s3cret`, `--token=s3cret`. */
+/** Returns the secrets in a command-line argument, as in `--token s3cret` or `--token=s3cret`. */
 function secretOf(arg: string, before: string | undefined): string[] {
   const [, name = '', value = ''] = /^-{0,2}([\w.-]+)=(.+)$/s.exec(arg) ?? []
   if (value !== '' && isSecretName(name)) return partsOf(value, true)
@@ -92,7 +94,10 @@ function passwordsIn(value: string): string[] {
   return password.length < SHORTEST_SECRET ? [] : [password]
 }
 
-/** Also in URL spelling: servers repeat an unknown path unchanged. */
+/**
+ * Returns the credentials and query values of a URL, both decoded and as written: servers repeat an unknown path
+ * unchanged.
+ */
 function secretsOfUrl(text: string): string[] {
   if (!URL.canParse(text)) return []
   const { username, password, search, searchParams } = new URL(text)
@@ -104,7 +109,7 @@ function secretsOfUrl(text: string): string[] {
 
 /** Returns all spellings of a secret: plain, in JSON, in HTML, and in a URL with digits of either case. */
 function spellingsOf(secret: string): string[] {
-  // As bytes: half a surrogate pair cannot be in a URL.
+  // Converts to UTF-8 and back: half a surrogate pair cannot be in a URL.
   const sent = Buffer.from(secret).toString()
   const inUrl = [encodeURIComponent(sent), strictlyEncoded(sent)]
   const lowered = inUrl.map((text) => text.replace(/%../g, (code) => code.toLowerCase()))
@@ -118,7 +123,7 @@ function spellingsOf(secret: string): string[] {
   const inJson = JSON.stringify(secret).slice(1, -1)
   // Go escapes JSON for HTML.
   const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
-  // The codes of a short secret occur in any text.
+  // The base64 or hexadecimal digits of a short secret occur in any text.
   const encoded = secret.length < SHORTEST_ENCODED ? [] : encodingsOf(Buffer.from(secret))
   return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...encoded]
 }
@@ -127,8 +132,8 @@ function spellingsOf(secret: string): string[] {
 function encodingsOf(bytes: Buffer): string[] {
   const hex = bytes.toString('hex')
   const alone = [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url')]
-  // Three bytes are four digits: behind one or two other bytes a secret has other digits, and shares its first and
-  // last.
+  // Base64 writes three bytes as four digits. Behind one or two other bytes, a secret has other digits, and shares its
+  // first and last digit with other bytes.
   const within = [0, 1, 2].flatMap((before) => {
     const all = Buffer.concat([Buffer.alloc(before), bytes])
     const [first, end] = [Math.ceil((before * 8) / 6), Math.floor((all.length * 8) / 6)]
@@ -157,7 +162,7 @@ function decoded(part: string): string {
 /** Quotes a server's words as one line of at most 300 characters; undefined when the server said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
   const line = beginningOf(text, conceal).replace(/\s+/g, ' ').trim()
-  // The excerpt may live long, and must not retain the large text.
+  // The excerpt may stay in memory for long, and must not keep the large text there.
   return line === ''
     ? undefined
     : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
@@ -168,7 +173,7 @@ export function beginningOf(text: string, conceal: Conceal, longest = LOOKED_AT)
   return conceal(wholeWordsOf(text)).slice(0, longest)
 }
 
-/** Returns the examined part without a cut word: half of a secret would not be recognised. */
+/** Returns the examined part of a text without a cut word at its end: half of a secret would not be recognised. */
 function wholeWordsOf(text: string): string {
   if (text.length <= LOOKED_AT) return text
   const last = text.slice(LOOKED_AT - LONGEST_WORD, LOOKED_AT)

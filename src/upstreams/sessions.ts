@@ -65,11 +65,11 @@ export class UpstreamSessions {
   readonly #retired = new Set<BoundSession>()
   /** Handshakes under way, by replica. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundSession>>>()
-  /** Number of callers at home at each replica. A caller with several upstream sessions is at home with its first. */
+  /** For each replica, the number of callers whose first upstream session is there and keeps state. */
   readonly #atHome: number[]
   /** Whether the server was found to keep state for callers of each era. */
   readonly #keepsState = { legacy: false, modern: false }
-  /** Callers whose session has ended although the server was to remember state for the caller. */
+  /** Callers whose session has ended although the server kept subscriptions or a log level for them. */
   readonly #bereft = new Set<Caller>()
   #next = 0
 
@@ -128,7 +128,10 @@ export class UpstreamSessions {
     return this.#join(caller, at, (end) => this.#begin(caller, at, end))
   }
 
-  /** Like `of`, with little patience: after a failed start of a process, the next may fail as well, and slowly. */
+  /**
+   * Like `of`, but rejects soon if the last start of the process failed: the next start may fail as well, after a long
+   * time.
+   */
   soon(caller: Caller, replica?: number): Promise<BoundSession> {
     const opening = this.of(caller, replica)
     const failure = this.starting(caller, replica)?.failure
@@ -144,7 +147,7 @@ export class UpstreamSessions {
     })
   }
 
-  /** Returns the process start on which a caller waits; undefined without a start. */
+  /** Returns the process start for which a caller waits; undefined without a start. */
   starting(caller: Caller, replica = 0): Starting | undefined {
     return this.#options.replicas[replica]?.starting?.(caller)
   }
@@ -154,14 +157,14 @@ export class UpstreamSessions {
     return this.#options.replicas[0]?.starting !== undefined
   }
 
-  /** Opens sessions for callers who lost theirs and only listen. Call after each good probe. */
+  /** Opens new sessions for listening callers that have lost their sessions. Call it after each successful probe. */
   restore(): void {
     for (const caller of this.#bereft) this.#restore(caller)
   }
 
   #restore(caller: Caller): void {
     if (this.#open.has(caller)) this.#bereft.delete(caller)
-    // After a failure, the next good probe tries again.
+    // After a failure, the next successful probe tries again.
     else if (caller.listening) this.of(caller).then(() => this.#bereft.delete(caller), ignore)
   }
 
@@ -175,7 +178,10 @@ export class UpstreamSessions {
     await Promise.all(ending.map(({ upstreamSession }) => upstreamSession.close()))
   }
 
-  /** Returns the replica for all calls of a caller with state there, now or after a handshake; undefined for any. */
+  /**
+   * Returns the replica that keeps state for a caller, now or after the handshake, and must get all its calls.
+   * Undefined if any replica can take them.
+   */
   home(caller: Caller): number | undefined {
     const bound = this.#open.get(caller)
     // Replicas of the same server may speak different eras.
@@ -185,7 +191,9 @@ export class UpstreamSessions {
     return undefined
   }
 
-  /** Returns the number of callers at home at each replica; undefined when the server keeps no state for the caller. */
+  /**
+   * Returns the number of callers with state at each replica; undefined when the server keeps no state for this caller.
+   */
   homes(caller: Caller): readonly number[] | undefined {
     return this.#isKept(caller) ? this.#atHome : undefined
   }
@@ -246,7 +254,10 @@ export class UpstreamSessions {
     return outcome
   }
 
-  /** A second handshake costs a network server little, but would start a second process. */
+  /**
+   * Returns when a second handshake may start. Never for a process server: a second handshake would start a second
+   * process.
+   */
   #patienceFor(replica: number): Millis {
     return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
@@ -326,7 +337,7 @@ export class UpstreamSessions {
       this.#forget(caller, bound)
       if (isLost) {
         this.#bereft.add(caller)
-        // A session with frequent ends is reopened only as often as the server is probed.
+        // A session that has ended early is reopened only after the next successful probe.
         if (clock.now() - beganAt >= SETTLED_MS) this.#restore(caller)
       }
       onEnd?.(bound, clock.now() - beganAt, upstreamSession.ended.reason as GatewayError)
@@ -335,7 +346,10 @@ export class UpstreamSessions {
     return bound
   }
 
-  /** A server with state for modern callers speaks the legacy era with every caller. */
+  /**
+   * Whether the server keeps state for a caller. A server with state for modern callers speaks the legacy era with
+   * every caller.
+   */
   #isKept(caller: Caller): boolean {
     return this.#keepsState.modern || this.#keepsState[caller.era]
   }
@@ -349,7 +363,7 @@ export class UpstreamSessions {
       )
   }
 
-  /** Sets a caller's upstream sessions and updates the home counts. */
+  /** Sets a caller's upstream sessions and updates the numbers of callers with state. */
   #set(caller: Caller, bound: BoundSession[]): void {
     this.#count(this.#open.get(caller)?.[0], -1)
     this.#count(bound[0], 1)
@@ -368,7 +382,10 @@ interface SendingParts {
   readonly replicas: number
   /** Whether a caller's session may be replaced without notice. */
   readonly mayMove: () => boolean
-  /** Called when a call failed for a reason in the replica; undefined when the call was for any replica. */
+  /**
+   * Called when a call failed and the replica may be the cause; `replica` is undefined if the call could use any
+   * replica.
+   */
   readonly suspect: (replica: number | undefined, reason: string) => void
   /** Called after each answer, whatever the content. */
   readonly answered: () => void
@@ -385,9 +402,8 @@ const suspicious: ReadonlySet<string> = new Set<Reason>([
 ])
 
 /**
- * Draws conclusions from a failed call: retires the session or suspects the replica. Other calls over the same upstream
- * session have their own connections and continue. `bound`: the session of the call; undefined when none could be
- * opened.
+ * Reacts to a failed call: retires the session or suspects the replica. Other calls over the same upstream session have
+ * their own connections and continue. `bound`: the session of the call; undefined when none could be opened.
  */
 function look(
   { upstreamSessions, replicas, mayMove, suspect }: LookParts,
@@ -426,7 +442,10 @@ export class FaultedAttempts {
   }
 }
 
-/** Returns the error for a caller whose time ran out before the process was up: no verdict on calls. */
+/**
+ * Returns the error for a caller whose time ran out while the process was starting; `notStarted` marks an error that
+ * says nothing about calls.
+ */
 export function whileStarting(error: GatewayError, starting: Starting | undefined): GatewayError {
   if (starting === undefined || error.reason === 'cancelled') return error
   const { told, failure: before } = starting
@@ -483,7 +502,7 @@ export function sendOver(parts: SendingParts): Service {
   }
 }
 
-/** Number of resent calls: an id must not occur twice in an upstream session. */
+/** Number of resent calls, a part of each new id: an id must not occur twice in an upstream session. */
 let resent = 0
 
 /** Sends a call with its remaining time, and under a new id for a retry. */

@@ -22,11 +22,12 @@ interface Waiter<T> {
 }
 
 /**
- * One task for all simultaneous callers, usually in a single attempt. A slow attempt gets a second attempt beside it:
- * the first may hang although the server has recovered. The first success counts for all callers and ends the other
- * attempts. The oldest attempt always keeps its full time, because a server may just be slow; the attempt behind it
- * gives way. A failure of the oldest attempt fails all callers from before its successor. A failure of the last attempt
- * fails all callers: nobody waits longer than two attempts take.
+ * Runs one task for all simultaneous callers, usually in a single attempt. If the attempt is slow, another attempt
+ * starts beside it, because the first may hang although the server has recovered. The first success resolves all
+ * callers and ends the other attempts. The oldest attempt always keeps its full time, because a server may just be
+ * slow; above the limit, the second-oldest attempt ends. If the oldest attempt fails, all callers reject that came
+ * before it began. If the last remaining attempt fails, all callers reject. So nobody waits longer than two attempts
+ * take.
  */
 export class SharedAttempts<T> {
   readonly #clock: Clock
@@ -35,7 +36,7 @@ export class SharedAttempts<T> {
   /** Oldest first. */
   #attempts: Attempt[] = []
   #waiters: Waiter<T>[] = []
-  /** Attempts since the last time without waiting callers. */
+  /** Number of attempts since the first waiting caller came. */
   #begun = 0
   /** Whether a caller has come since the latest attempt. */
   #isWanted = false
@@ -98,7 +99,7 @@ export class SharedAttempts<T> {
   }
 
   #succeeded(attempt: Attempt, value: T): void {
-    // A replaced attempt has succeeded all the same.
+    // Ignores the late success of a replaced attempt.
     if (!this.#attempts.includes(attempt)) return
     const waiters = this.#waiters
     this.#attempts.splice(this.#attempts.indexOf(attempt), 1)
@@ -119,7 +120,7 @@ export class SharedAttempts<T> {
     for (const { reject } of told) reject(cause)
   }
 
-  /** Nobody waits any more: the next caller starts anew. */
+  /** Ends all attempts and removes all callers; the next caller starts a new task. */
   #end(reason: GatewayError): void {
     const attempts = this.#attempts
     this.#attempts = []

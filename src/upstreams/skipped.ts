@@ -3,7 +3,10 @@ import { LogThrottle } from '../telemetry/log-throttle.ts'
 import type { Log } from '../telemetry/log.ts'
 import { beginningOf, type Conceal } from './server-words.ts'
 
-/** Interval between logged unreadable messages, and the logged characters: a server may write notes all day. */
+/**
+ * Least interval between log entries, in milliseconds, and most logged characters of an unreadable message. A server
+ * may write such output all day.
+ */
 const EVERY_MS = 60_000
 const EXCERPT = 200
 

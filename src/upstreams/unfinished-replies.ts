@@ -19,8 +19,9 @@ export interface UnfinishedReply {
 
 /**
  * Limits the memory for incomplete replies of all servers. A server may send most of a large reply and fall silent; the
- * gateway then buffers the reply until the call times out. Above a limit, the reply with the longest pause ends: a
- * reply of the server above its share, or else of the server with the most bytes. So no server can take all the memory.
+ * gateway then buffers the reply until the call times out. Above a limit, the reply that has waited longest for data is
+ * ended. Above the limit per server, this is a reply of that server; above the total limit, a reply of the server with
+ * the most bytes. So no server can take all the memory.
  */
 export class UnfinishedReplies {
   readonly #servers = new Set<ServerReplies>()
@@ -110,13 +111,16 @@ export class ServerReplies {
   }
 }
 
-/** A server's limit was met. This says nothing about the server: too many simultaneous calls may be the cause. */
+/**
+ * Returns the error of a reply ended by the limit per server. The server need not be at fault: too many simultaneous
+ * calls may be the cause.
+ */
 function overShare(bytes: number, limit: number): GatewayError {
   const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this reply has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }
 
-/** The total limit was met, not a server's limit. */
+/** Returns the error of a reply ended by the total limit. */
 function overTotal(bytes: number, limit: number): GatewayError {
   const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this reply has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })

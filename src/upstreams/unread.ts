@@ -7,18 +7,21 @@ export interface UnreadLimits {
   readonly bytes: number
 }
 
-/** With this many unaccepted messages, the server is not read until it has accepted some. */
+/** From this many unaccepted messages on, the gateway stops reading from the server until it has accepted some. */
 const PAUSE_FROM = 4
 
 /** Limits for a server without posts except calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
 
-/** Counts texts not yet accepted by the server. Refuses excess texts, so a deaf server costs no further memory. */
+/**
+ * Counts texts not yet accepted by the server. Refuses excess texts, so a server that does not read costs no further
+ * memory.
+ */
 export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0
   #bytes = 0
-  /** Waiters for acceptance; undefined without any. */
+  /** Callbacks of promises that wait for acceptance; undefined without any. */
   #listeners: (() => void)[] | undefined
 
   constructor(limits: UnreadLimits) {
@@ -59,9 +62,9 @@ export class Unread {
   }
 
   /**
-   * Returns a promise to await after each server request; undefined while the server has accepted most messages. A
-   * server with endless requests is read only as fast as it accepts answers. Other servers get breaks. `peer` takes the
-   * turn (`ownTurn`).
+   * Returns a promise to await after each server request; undefined while the server has accepted most messages. So a
+   * server with endless requests is read only as fast as it accepts answers, and other servers get their turns. `peer`:
+   * the server for `ownTurn`.
    */
   backpressure(peer: object = this): Promise<void> | undefined {
     if (this.#messages < PAUSE_FROM) return undefined

@@ -13,24 +13,27 @@ export interface Upstream {
    * caller may retry. `limits` are for processes; default: the config's.
    */
   open(caller: Caller, signal: Signal, limits?: StartLimits): Promise<UpstreamSession>
-  /** Follows another entry with the same connections; see `connectionOf`. */
+  /** Applies a changed config entry that needs no new connections; see `connectionOf`. */
   follow?(config: ServerConfig): void
   /** Ends all upstream sessions and their resources. Resolves when nothing is left. */
   close(): Promise<void>
-  /** Returns the start on which a caller waits, if any. Processes only: their `open` has its own time limits. */
+  /**
+   * Returns the process start for which a caller waits, if any. Only processes have this method: their `open` has its
+   * own time limits.
+   */
   starting?(caller: Caller): Starting | undefined
-  /** Number of processes, starting processes included; undefined without any ever. */
+  /** Number of processes, starting processes included; absent for endpoints without processes. */
   processes?(): number
-  /** Signals all processes; false without processes, undefined without any ever. */
+  /** Signals all processes; returns false if no process runs. Absent for endpoints without processes. */
   signal?(name: NodeJS.Signals): boolean
   /** Ends all processes, and each new process while the loop lasts. Repeating the call changes nothing. */
   crash?(loop: CrashLoop): void
   /**
-   * Injects bytes as if the processes had written them between two lines; resolves once all are read or `over` has
-   * aborted, after which no more are read. Undefined without a process.
+   * Injects bytes as if the processes had written them between two lines; resolves once all bytes are read. When `over`
+   * aborts, drops the unread bytes and resolves. Undefined without a process.
    */
   write?(bytes: Buffer, over: Signal): Promise<void> | undefined
-  /** Whether the endpoint takes requests; undefined when it cannot be asked. Leaves nothing behind. Never rejects. */
+  /** Resolves to whether the endpoint takes requests; absent if it cannot be asked. Opens no session. Never rejects. */
   probe?(signal: Signal): Promise<boolean>
   /** The protocol eras of the endpoint, as far as known. */
   eras?(): Eras
@@ -49,7 +52,7 @@ export interface KnownTransport {
 export interface StartLimits {
   /** From the start to the first standard output. */
   readonly startMs: Millis
-  /** From then to the end of the handshake. */
+  /** From the first standard output to the end of the handshake. */
   readonly handshakeMs: Millis
 }
 
@@ -81,8 +84,8 @@ export interface UpstreamSession {
   /** Whether the endpoint may keep state for this upstream session, so no other session can replace it. */
   readonly keepsState: boolean
   /**
-   * Whether the next session must be told of the caller's requests to the server, or a listening caller would miss
-   * messages; absent when the session itself starts anew.
+   * Whether the server keeps subscriptions or a log level for the caller. Then a new session must restore them, or a
+   * listening caller would miss messages. Absent if the session reopens itself.
    */
   readonly isAskedToRemember?: boolean
   /** Sends a request and follows its stream to the answer. Never rejects. */
@@ -94,7 +97,7 @@ export interface UpstreamSession {
    * transport has such streams. Later calls wait until no message can be lost, as far as possible. Idempotent.
    */
   listen(): void
-  /** Requests at once the stream of `listen` when pending or refused; with `anew` also when open. */
+  /** Requests the stream of `listen` at once, unless it is open or requested already; with `anew`, in any case. */
   relisten?(anew: boolean): void
   /** Makes the server treat the session as unknown, as after a restart; false without a session. */
   loseSession?(): boolean

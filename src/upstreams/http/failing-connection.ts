@@ -14,9 +14,10 @@ const untrusted: Readonly<Record<CertificateFlaw, string>> = {
 }
 
 /**
- * Returns the error of a connection to a URL of this server with this failure. The error comes from a real connection
- * inside the process; for certificates the error is made up. The failure needs a URL with a name to look up, or an
- * https address. Undefined where no connection can fail, because all certificates are trusted. Never rejects.
+ * Returns the error of a connection to `url` that fails as `failure` demands. The error comes from a real connection
+ * attempt that never leaves the process; only a certificate error is made up. A `name` failure needs a URL with a host
+ * name, the other failures an https URL. Undefined for a certificate failure if the config trusts all certificates.
+ * Never rejects.
  */
 export function failToConnect(
   { timeouts, tls }: Pick<HttpServerConfig, 'timeouts' | 'tls'>,
@@ -43,10 +44,10 @@ export function failToConnect(
   }
 }
 
-/** Resolves with the error of an impossible connection. */
+/** Resolves to the error of a connection attempt that must fail. */
 function errorOf(connect: buildConnector.connector, url: string, peer?: Duplex): Promise<GatewayError> {
   const { hostname, host, protocol, port } = new URL(url)
-  // undici only writes to it and reads from it.
+  // undici only writes to this socket and reads from it.
   const httpSocket = peer as Socket | undefined
   const target = { hostname, host, protocol, port, ...(httpSocket && { httpSocket }) }
   return new Promise((resolve) => {

@@ -43,7 +43,7 @@ export interface Request {
   readonly signal: Signal
   readonly channel: Channel
   readonly wire?: CallWire | undefined
-  /** Gets `sent` once the request was handed to a socket and may run. */
+  /** Its `sent` becomes true once the request was handed to a socket and may run. */
   readonly record?: { sent: boolean }
   /** Called each time the request was handed to a socket. */
   readonly onSent?: (() => void) | undefined
@@ -59,11 +59,11 @@ export interface ExchangeOptions extends ReplyLimits {
   /** Called once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
   /**
-   * The server keeps no state between requests, as in the modern era: a broken stream is lost, dropping the socket is
-   * the whole cancellation, and the server asks nothing by itself.
+   * Whether the server keeps no state between requests, as in the modern era. Then a broken stream cannot be resumed,
+   * closing the socket is enough to cancel a request, and requests of the server are ignored.
    */
   readonly stateless?: boolean
-  /** Takes events without a message, unless they may be the answer. */
+  /** Logs events that are no JSON-RPC message, except an event that may be the answer. */
   readonly skipped?: Skipped | undefined
   /** Called when the server refused the request for its protocol version. */
   readonly onVersionError?: (() => void) | undefined
@@ -72,7 +72,10 @@ export interface ExchangeOptions extends ReplyLimits {
 /** Default pause before resuming a broken stream, in milliseconds. */
 const RESUME_MS = 1_000
 
-/** Limits of the pause before resuming, in milliseconds, whatever the server names; doubles while nothing arrives. */
+/**
+ * Limits of the pause before resuming, in milliseconds, also of a pause that the server names. The pause doubles while
+ * nothing arrives.
+ */
 const LEAST_RESUME_MS = 100
 const MOST_RESUME_MS = 30_000
 
@@ -137,7 +140,7 @@ export class HttpExchange implements ReplySink {
   readonly #options: ExchangeOptions
   readonly #settle: (reading: Reading) => void
   readonly #broke: (cause: unknown) => void
-  /** How the exchange ended, computed when the caller is told, then freed; undefined while open. */
+  /** Computes the outcome when the caller is told; undefined while the exchange is open. */
   #end: (() => Reading) | undefined
   #reply: HttpReply
   #streaming = false
@@ -203,9 +206,10 @@ export class HttpExchange implements ReplySink {
     if (stateless === true) return
     const { id, headers } = this.#request
     const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
-    // Not behind notifications of the same session, which the server may accept slowly.
+    // With another sender, the cancellation does not wait for notifications of the session, which the server may accept
+    // slowly.
     const sender = this.#options.underWay
-    // The server may be gone as well: nothing is left to tell.
+    // A failure is ignored: the server may be gone.
     unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers, sender })).catch(ignore)
   }
 
@@ -238,7 +242,7 @@ export class HttpExchange implements ReplySink {
     const message = { text: event.data, value }
     switch (kind) {
       case 'response':
-        // After an error without a request id, a server may leave the stream open.
+        // An error without a request id counts as the answer, because a server may leave the stream open after it.
         if (isIdOf(message.value.id, this.#request.id) || isOrphanError(message))
           this.#answered(readStreamed(this.#request.id, message, this.#wire.sessionId !== undefined))
         return undefined
@@ -252,7 +256,10 @@ export class HttpExchange implements ReplySink {
     }
   }
 
-  /** An event without a message ends the call only if it may be the answer. `value`: the event's JSON value. */
+  /**
+   * Handles an event that is no JSON-RPC message: ends the call if the event may be the answer, otherwise logs the
+   * event. `value`: the event's JSON value.
+   */
   #unreadable(text: string, value: unknown): void {
     const parts: readonly unknown[] = Array.isArray(value) ? value : [value]
     if (value === undefined || parts.some((part) => mayAnswer(part, this.#request.id))) {
@@ -263,7 +270,10 @@ export class HttpExchange implements ReplySink {
     this.#options.skipped?.add(text, this.#conceal)
   }
 
-  /** Handles an unsent answer: the server would wait for it as long as the call has time. */
+  /**
+   * Cancels the call when an answer to the server's request could not be sent: the server would wait for the answer
+   * until the call times out.
+   */
   readonly #untold = (error: GatewayError): never => {
     if (!error.sent && this.#end === undefined) this.#tellCancelled(this.abandon(error))
     throw error
@@ -299,7 +309,7 @@ export class HttpExchange implements ReplySink {
     this.#finish(() => readLargeReply(this.#request.id, headers, message, this.#conceal))
   }
 
-  /** Created on demand, because server words are seldom shown. */
+  /** Removes secrets from the server's texts; created on demand, because such texts are seldom shown. */
   get #conceal(): Conceal {
     return (words) => this.#wire.concealing(this.#request.headers)(words)
   }
@@ -324,7 +334,7 @@ export class HttpExchange implements ReplySink {
     return this.#lastEventId !== undefined && this.#options.stateless !== true
   }
 
-  /** Requests the rest after a pause; returns the pause in milliseconds. */
+  /** Requests the rest of the stream after a pause; returns the pause in milliseconds. */
   #resume(): Millis {
     const pauseMs = this.#pauseMs ?? this.#retryMs
     this.#pauseMs = Math.min(pauseMs * 2, MOST_RESUME_MS)
@@ -356,7 +366,10 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
   }
 
-  /** Ends the exchange. A server without the session may end a stream like this, too. */
+  /**
+   * Ends the exchange after a stream without an answer. A server that has forgotten the session may also end a stream
+   * like this.
+   */
   #broken(): void {
     const error = this.#hasSkipped
       ? gatewayError('bad_reply', NO_MESSAGE, { sent: true })
@@ -387,7 +400,7 @@ export class HttpExchange implements ReplySink {
 
   tell(): void {
     const end = this.#end
-    // The rest of the stream or connection must not retain a large reply.
+    // An open stream or connection may still refer to this exchange, and must not keep a large reply in memory.
     this.#end = told
     try {
       if (end !== undefined) this.#settle(end())
@@ -399,23 +412,26 @@ export class HttpExchange implements ReplySink {
 
 const NO_MESSAGE = 'an event of the stream is not a JSON-RPC message'
 
-/** Whether a value without a message may be meant as the answer: by its id, or by an outcome without a request id. */
+/**
+ * Whether a value that is no JSON-RPC message may be meant as the answer: it has the request's id, or an outcome
+ * without an id.
+ */
 function mayAnswer(value: unknown, id: RequestId): boolean {
   if (!isObject(value) || 'method' in value) return false
   const hasOutcome = 'result' in value || 'error' in value
   return isIdOf(value.id, id) || (hasOutcome && !isRequestId(value.id))
 }
 
-/** Marks an outcome already told. */
+/** Replaces the outcome once the caller has it; throws when called. */
 function told(): never {
   throw new Error('the caller was told already')
 }
 
 interface Settling {
   readonly resolve: (reading: Reading) => void
-  /** For a bug in Breakwater. */
+  /** Called only because of a bug in Breakwater. */
   readonly reject: (cause: unknown) => void
 }
 
-/** Reasons with which Breakwater itself ended the reply: the server does not know yet. */
+/** Error reasons with which Breakwater itself ended the reply, so the server must still be told. */
 const gaveUp: ReadonlySet<string> = new Set<Reason>(['attempt_timeout', 'reply_too_large', 'overloaded'])

@@ -11,7 +11,7 @@ import type { HttpWire } from './http-wire.ts'
 
 export interface ListenerOptions extends ReplyLimits {
   readonly clock: Clock
-  /** Returns the wire of the session; another wire after a reopening. */
+  /** Returns the wire of the current session; a reopened session has another wire. */
   readonly currentWire: () => HttpWire
   /** Takes the data of each event; a promise holds back later events until resolved. */
   readonly receive: (data: string) => Promise<void> | undefined | void
@@ -21,7 +21,7 @@ export interface ListenerOptions extends ReplyLimits {
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new session. Never rejects. */
   readonly isLost: (wire: HttpWire) => Promise<boolean>
-  /** Called after an ambiguous reply in the session of `wire`, which may mean its loss; optional. */
+  /** Called after a reply that may mean that the session of `wire` is lost; optional. */
   readonly doubt?: (wire: HttpWire) => void
   /** Faults of the stream; optional. */
   readonly past?: StandingStreams | undefined
@@ -34,7 +34,7 @@ export const LAST_RETRY_MS = 30_000
 /** Shortest pause before another request, whatever pause the server names; in milliseconds. */
 const LEAST_RETRY_MS = 100
 
-/** How long to wait for a server's word on whether there is a stream, in milliseconds. */
+/** How long to wait for a server to open or refuse the stream, in milliseconds. */
 export const PATIENCE_MS = 1_000
 
 /** Holds the session's own event stream open: reconnects with a doubling pause, and resumes at the break. */
@@ -44,7 +44,7 @@ export class HttpListener implements ReplySink {
   #wire: HttpWire
   #reply: HttpReply | undefined
   #retryMs: Millis = FIRST_RETRY_MS
-  /** The pause after an event, as requested by the server. */
+  /** The first pause of the next series of retries; the server may set it with an event. */
   #firstMs: Millis = FIRST_RETRY_MS
   /** When the stream opened; undefined while closed. */
   #openSince: Millis | undefined
@@ -80,7 +80,9 @@ export class HttpListener implements ReplySink {
     this.#takeUpAgain('the session was opened again')
   }
 
-  /** Requests the stream at once, unless open or pending; `anew` drops and resumes the stream. */
+  /**
+   * Requests the stream at once, unless it is open or requested already; with `anew`, drops and resumes an open stream.
+   */
   relisten(anew: boolean): void {
     if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is asked for again')
   }
@@ -113,12 +115,15 @@ export class HttpListener implements ReplySink {
     return this.#options.receive(event.data) ?? undefined
   }
 
-  /** Skips the event, also when resuming. */
+  /** Skips an event over the size limit, also when the stream is resumed. */
   overlong(id: string | undefined): void {
     this.#lastEventId = id
   }
 
-  /** Handles a reply without a stream: a lost session, a server in trouble, or otherwise no stream. */
+  /**
+   * Handles a reply without a stream. Retries after a lost session or a server error; otherwise the server offers no
+   * stream.
+   */
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#reply = undefined
     this.#settle()
@@ -137,7 +142,7 @@ export class HttpListener implements ReplySink {
     this.#settle()
     const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
     this.#openSince = undefined
-    // A stream that breaks at once is no better than none.
+    // Only a stream that stayed open for long resets the pause.
     if (openMs >= LAST_RETRY_MS) this.#retryMs = this.#firstMs
     this.#again(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)

@@ -12,7 +12,7 @@ import type { TaskBinding } from '../shared/task-binding.ts'
 import { ShapedCalls } from '../../wire/shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
 
-/** PEM files by content. */
+/** Paths of PEM files. */
 interface TlsOptions {
   readonly ca?: string | undefined
   readonly cert?: string | undefined
@@ -20,7 +20,10 @@ interface TlsOptions {
   readonly rejectUnauthorized: boolean
 }
 
-/** Returns socket options with the named files. Throws for an unreadable file; the error names only its key. */
+/**
+ * Returns socket options with the contents of the files. Throws for an unreadable file; the error names only the config
+ * key.
+ */
 export function readTls(tls: TlsOptions | undefined) {
   if (tls === undefined) return {}
   const { ca, cert, key, rejectUnauthorized } = tls
@@ -32,7 +35,7 @@ export function readTls(tls: TlsOptions | undefined) {
   }
 }
 
-/** A pipe would wait for its writer, and a device may have no end, while all calls wait. */
+/** Returns the contents of a regular file. Reading a pipe or a device may never end, while all calls wait. */
 function contentsOf(key: string, file: string): Buffer {
   try {
     if (!statSync(file).isFile()) throw new Error('it is no regular file')
@@ -50,11 +53,13 @@ export interface HttpOptions extends ReplyLimits {
   readonly headers: Readonly<Record<string, string>>
   /** Headers of the agent to pass on, old names to new names. */
   readonly forwardHeaders: Readonly<Record<string, string>>
-  /** Sockets for calls; open streams use separate sockets. */
+  /** Most sockets for calls; open streams use separate sockets. */
   readonly connections: number
   /** `discovery` limits a handshake, and the acknowledgement of a message without a reply. */
   readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
-  /** The reaction to a forgotten session: a new session, or an error. */
+  /**
+   * The reaction to a session that the server forgot: `transparent` opens a new session, `surface` returns an error.
+   */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
   /** The callers' state at the server; moves with the callers between replicas. */
@@ -62,7 +67,7 @@ export interface HttpOptions extends ReplyLimits {
   /** The owners of the server's tasks, across all replicas; used only for servers without sessions. */
   readonly tasks: TaskBinding
   readonly clock: Clock
-  /** Takes events without a message, unless they may be the answer to a call. */
+  /** Logs events that are no JSON-RPC message, except an event that may be the answer to a call. */
   readonly skipped?: Skipped | undefined
   /** Called when the server does not speak the request's protocol version. */
   readonly onVersionError?: (() => void) | undefined
@@ -75,9 +80,9 @@ export interface Pools {
   readonly calls: Pool
   readonly oneWay: OneWayPosts
   readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
-  /** For requests with replies shaped by faults; only for calls with separate replies. */
+  /** For requests whose replies a fault changes. Absent if the replies of all calls come over one stream. */
   readonly shaped?: ShapedCalls
-  /** The same for open streams. */
+  /** For open streams that a fault changes. */
   readonly shapedStreams?: ShapedCalls
 }
 

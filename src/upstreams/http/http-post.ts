@@ -11,7 +11,7 @@ import { answerableId, withRawId } from '../../protocol/renumber.ts'
 /** Largest acknowledgement, in bytes; nobody reads acknowledgements. */
 const ACK_LIMIT = 64 * 1024
 
-/** Returns a reply handler for the status alone. Ignores event streams. */
+/** Returns a reply handler that reports only the status. Drops an event stream, and reports it as status 200. */
 function statusOnly(done: (status: number) => void, failed: (error: GatewayError) => void): HttpReply {
   const reply = new HttpReply(
     {
@@ -35,10 +35,10 @@ export interface PostOptions {
   readonly limitMs: Millis
   /** Headers of the agent for this message. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** Cancels the post; with `leavesSent` only while waiting for its turn. */
+  /** Cancels the post; with `leavesSent`, only before it is sent. */
   readonly signal?: Signal | undefined
   readonly leavesSent?: boolean
-  /** The sender of a message no call may wait for; otherwise undefined. See `OneWayPosts`. */
+  /** The sender, if no call may wait for this message; otherwise undefined. See `OneWayPosts`. */
   readonly sender?: object | undefined
 }
 
@@ -49,7 +49,7 @@ export function postAway(
   { clock, limitMs, headers, signal, leavesSent = false, sender }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Told at once: a request without a socket ends only when it gets a socket.
+    // Rejects at once: undici reports the end of a waiting request only when the request gets a socket.
     const giveUp = (error: GatewayError) => {
       failed(error)
       reply.abort(error)
@@ -93,12 +93,12 @@ export function postAway(
   })
 }
 
-/** The status of a healthy server without the method. */
+/** The status of a healthy server that does not implement the method. */
 const NOT_IMPLEMENTED = 501
 
 /**
- * Returns whether a server takes requests. Pings outside of any session; the server may refuse. Only a server reporting
- * trouble itself (5xx), or no server at all, counts as absent.
+ * Resolves to whether a server takes requests. Sends a ping outside of any session; a refusal of the ping also proves
+ * that the server is there. Only a 5xx status other than 501, or a failed connection, counts as absent.
  */
 export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
   return new Promise((resolve) => {
@@ -112,21 +112,21 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
       reply.abort(abortError(signal))
     }
     signal.addEventListener('abort', aborted)
-    // Not over the sockets for calls: with all of them busy, the server is there.
+    // Uses no socket for calls: the server may be there although all these sockets are busy.
     wire.subscribe(requestText('breakwater:ping', 'ping'), {}, reply)
   })
 }
 
 /**
- * Returns the answer function for a server's request, under the server's id. Undefined for unanswerable requests and
- * for pings: this end of the upstream session answers pings itself.
+ * Returns a function that answers a server's request under the server's id. Undefined for a request whose id is too
+ * long to keep, and for a ping, which is answered here.
  */
 export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer | undefined {
   const id = answerableId(request)
   if (id === undefined) return undefined
   const answer = (text: string) => post(withRawId(text, id))
   if (request.value.method !== 'ping') return answer
-  // The server is gone or accepts nothing, and gets no answer.
+  // A failure is ignored: the server is gone or accepts nothing.
   void answer(resultText(0, '{}')).catch(ignore)
   return undefined
 }

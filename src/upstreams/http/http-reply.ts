@@ -21,7 +21,7 @@ export interface ReplySink {
   event(event: SseEvent): Promise<void> | undefined
   /** An event was larger than `maxReply` and is skipped; without this method the stream ends. */
   overlong?(id: string | undefined, ends: Overlong): void
-  /** Asked after each event: a promise holds back further events until resolved, and never rejects. */
+  /** Called after each event. A returned promise holds back further events until it resolves; it never rejects. */
   backpressure?(): Promise<void> | undefined
   /** A complete reply without an event stream. */
   body(status: number, headers: ReplyHeaders, text: string): void
@@ -39,7 +39,7 @@ export interface ReplyLimits {
   readonly unfinished?: ServerReplies | undefined
 }
 
-/** Smaller buffers are not counted, in bytes: most replies are complete by then and skip the cost. */
+/** Smallest buffer that is counted, in bytes: most replies are complete before, and need no counting. */
 const UNCOUNTED = 16 * 1024
 
 /** Bytes read per turn: many replies may arrive at once, each with a full socket buffer. */
@@ -54,10 +54,10 @@ const ERROR_BODY_LIMIT = 63 * 1024
 /** Bytes of a large reply scanned per turn: takes a millisecond or two. */
 const SCAN_PER_TURN = 1024 * 1024
 
-/** Largest rest of a message besides long strings, in bytes; a larger rest is read as plain text. */
+/** Most bytes of a message outside of its long strings; a message with more is read as plain text. */
 const MOST_REST = 1024 * 1024
 
-/** Statuses with a redirect of the same request. */
+/** Statuses that redirect a request with its method and body. */
 const repeating: ReadonlySet<number> = new Set([307, 308])
 
 const MOST_REDIRECTS = 5
@@ -69,7 +69,8 @@ const MOST_INTERIMS = 100
 
 /**
  * Handles a request for undici: sorts the reply into a body or an event stream, within limits. Uses the older of
- * undici's two kinds of handlers: the newer kind builds an object of all headers first, 2 to 5 % of a call.
+ * undici's two kinds of handlers: the newer kind builds an object of all headers first, which takes 2 to 5 % of the
+ * time of a call.
  */
 export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   readonly #sink: ReplySink
@@ -84,7 +85,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #body: Chunks | undefined
   /** Body bytes counted as unfinished. */
   #held = 0
-  /** Bytes read since the last break. */
+  /** Bytes read since the last pause for other replies. */
   #sinceBreak = 0
   /** Number of events not yet taken by the sink. */
   #waiting = 0
@@ -108,7 +109,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #isFinishing = false
   /** A large event, waiting for its own turn. */
   #large: SseEvent | undefined
-  /** Must settle before reading continues. */
+  /** A promise that must settle before reading continues. */
   #due: Promise<void> | undefined
   /** Ends the stream once the rest is read. */
   #end: (() => void) | undefined
@@ -118,7 +119,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#limits = limits
   }
 
-  /** The peer for the turns of the reader: all replies of a server share a peer. */
+  /** The peer for `ownTurn`: all replies of a server share one peer. */
   get #peer(): object {
     return this.#limits.unfinished ?? this
   }
@@ -189,7 +190,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   onData(chunk: Buffer): boolean {
-    // An empty chunk: undici asks whether the end may be reported. A connection may end while its reply is paused.
+    // With an empty chunk, undici asks whether it may report the end. This happens when a connection ends while its
+    // reply is paused.
     if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#follow !== undefined) {
       this.#skipped += chunk.length
@@ -199,7 +201,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     }
     if (this.#inflation === undefined) return this.#take(chunk)
     this.#compressed += chunk.length
-    // Compressed bytes may contain nothing.
+    // Compressed bytes may decompress to nothing, so they are limited too.
     const { maxReply } = this.#limits
     if (this.#decoder === undefined && this.#compressed > maxReply) {
       this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
@@ -242,7 +244,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return !this.#rests(chunk.length)
   }
 
-  /** Whether this turn is used up; further bytes wait for the next turn. */
+  /** Counts bytes. Returns true when this turn is used up; reading then continues in the next turn. */
   #rests(bytes: number): boolean {
     this.#sinceBreak += Math.max(bytes, LEAST_CHUNK)
     if (this.#sinceBreak < BYTES_PER_TURN) return false
@@ -313,7 +315,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else if (tell !== undefined) during('reply', tell)
   }
 
-  /** Returns undefined when the body must be read as text, for a proper error message. */
+  /**
+   * Returns a function that passes on a large message. Undefined when the body must be read as text, for a proper error
+   * message.
+   */
   async #asMessage(chunks: readonly Buffer[]): Promise<(() => void) | undefined> {
     if (this.#sink.message === undefined || this.#status !== 200) return undefined
     const strings = new LongStrings()
@@ -331,7 +336,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return message && (() => this.#sink.message?.(this.#headers, message))
   }
 
-  /** Concatenates in this turn, decodes in the next and parses in a third. Undefined after an abort. */
+  /**
+   * Concatenates the chunks in this turn, decodes them in the next, and parses the text in a third. Undefined after an
+   * abort.
+   */
   async #asText(chunks: Buffer[]): Promise<(() => void) | undefined> {
     if (this.#aborted !== undefined) return undefined
     const bytes = during('reply', () => Buffer.concat(chunks.splice(0)))
@@ -382,7 +390,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   #broke(error: GatewayError): void {
-    // Reads the data from before the break first, unless aborted.
+    // Reads the data that came before the break first, unless the reply is aborted.
     if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#failed(error)
     else this.#failed(error)
   }
@@ -461,7 +469,9 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 }
 
-/** Removes the byte order mark of some servers. JSON readers may ignore the mark (RFC 8259, 8.1); clients do. */
+/**
+ * Removes the byte order mark of some servers. JSON readers may ignore the mark (RFC 8259, 8.1), and MCP clients do.
+ */
 const withoutMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text)
 
 function tooLarge(message: string): GatewayError {
@@ -498,11 +508,11 @@ const hints: ReadonlyMap<string, string> = new Map([
   ['ENOTFOUND', ': there is no host of this name'],
 ])
 
-/** Returns the error for a socket error; `sent`: whether the request may have run. Nothing else reads socket codes. */
+/** Returns the error for a socket error; `sent`: whether the request may have run. */
 export function transportError(failure: Error & { code?: string }, sent: boolean): GatewayError {
   const code = failure.code ?? failure.name
   const cause = neverConnected.get(code) ?? (code.startsWith('ERR_SSL_') ? 'tls' : undefined)
-  // An established connection can still report an unreachable host.
+  // A sent request can also fail with such a code: an established connection may report an unreachable host.
   if (!sent && cause !== undefined)
     return gatewayError('upstream_unavailable', `cannot connect (${code})${hints.get(code) ?? ''}`, { cause })
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {

@@ -18,11 +18,11 @@ import type { SessionState } from '../shared/session-state.ts'
 /** Terms shared by all sessions with one endpoint. */
 export interface HttpSessionTerms {
   readonly server: string
-  /** Limit of a whole handshake, whoever waits. */
+  /** Time limit of a whole handshake, in milliseconds, independent of the callers that wait for it. */
   readonly handshakeMs: Millis
-  /** Called with the farewell to a possibly unused session; the farewell resolves once the server was told. */
+  /** Called when the gateway ends a session at the server; the promise resolves once the server was told. */
   readonly onFarewell: (farewell: Promise<void>) => void
-  /** Returns an equal `initialize` result already in memory. */
+  /** Returns an equal `initialize` result that is already in memory; otherwise the given result. */
   readonly shared: (initializeResult: Message) => Message
   readonly checks: SessionChecks
   /** Faults of handshakes and pings; optional. */
@@ -32,9 +32,9 @@ export interface HttpSessionTerms {
 /** The owner of a session: says how to send requests, and takes all messages of the server during requests. */
 export interface HttpSessionOwner extends ExchangeOptions, Channel {
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** The state kept by the server on request. */
+  /** The caller's subscriptions and log level, which the server keeps. */
   readonly state: SessionState
-  /** Whether a lost session stays lost, for the caller to notice. */
+  /** Whether the caller gets an error after a lost session, instead of a new session. */
   readonly surfaces: boolean
   /** Aborted once nobody needs the session. */
   readonly ended: Signal
@@ -43,7 +43,7 @@ export interface HttpSessionOwner extends ExchangeOptions, Channel {
   reopened(): void
 }
 
-/** Whether the server knows a session; `unclear` when not asked, or when sessions look alike to the server. */
+/** Whether the server knows a session; `unclear` when it gave no clear answer, or answers alike for every session. */
 export type SessionFate = 'known' | 'forgotten' | 'unclear'
 
 /** How long to wait for the acknowledgement of `notifications/initialized`: some servers give none. */
@@ -52,13 +52,16 @@ const INITIALIZED_MS: Millis = 1_000
 /** How long the server may take to say whether a session is known, in milliseconds. */
 const PING_MS: Millis = 5_000
 
-/** How long a "known" answer is believed, in milliseconds: a tool may fail like a lost session, call after call. */
+/**
+ * How long a "known" answer is believed, in milliseconds: a tool may fail in every call with an error that looks like a
+ * lost session.
+ */
 const KNOWN_MS: Millis = 1_000
 
 /** Least interval between checks of one session, in milliseconds. */
 const CHECK_EVERY_MS: Millis = 5_000
 
-/** Rounds of a check in both sessions: exposes servers with occasional refusals in any session. */
+/** How often a check asks in both sessions: detects servers that refuse requests now and then in any session. */
 const CHECK_ROUNDS = 3
 
 /** Most checks at one endpoint in a row, and the interval until a further check is allowed, in milliseconds. */
@@ -67,10 +70,10 @@ const ONE_CHECK_MORE_MS: Millis = 500
 
 /** Limits how often the sessions with an endpoint are checked. */
 export class SessionChecks {
-  /** When the allowance is full again, on the monotonic clock. */
+  /** When all checks in a row are allowed again, on the monotonic clock. */
   #wholeAt: Millis = -Infinity
 
-  /** Returns false after too many checks. */
+  /** Counts a check; returns false after too many checks. */
   take(now: Millis): boolean {
     const wholeAt = Math.max(now, this.#wholeAt) + ONE_CHECK_MORE_MS
     if (wholeAt - now > MOST_CHECKS * ONE_CHECK_MORE_MS) return false
@@ -78,7 +81,10 @@ export class SessionChecks {
     return true
   }
 
-  /** Uncounts a needed check: a restarted server may have forgotten thousands of sessions. */
+  /**
+   * Removes a check that found a lost session from the count: a restarted server may have forgotten thousands of
+   * sessions.
+   */
   giveBack(): void {
     this.#wholeAt -= ONE_CHECK_MORE_MS
   }
@@ -88,10 +94,13 @@ export class SessionChecks {
 const MOST_IN_VAIN = 3
 const IN_VAIN_EVERY_MS: Millis = 1_000
 
-/** How long to wait for an abandoned answer to `initialize`, in order to end its session. */
+/** How long to wait for the answer to an abandoned `initialize`, in order to end its session, in milliseconds. */
 const LATE_MS: Millis = 1_000
 
-/** A session at a server, reopened when forgotten. Each session has its own wire, so calls know their session. */
+/**
+ * A session at a server, reopened when forgotten. Each session has its own wire, so a call knows the session in which
+ * it was sent.
+ */
 export class HttpSession {
   readonly #terms: HttpSessionTerms
   readonly #owner: HttpSessionOwner
@@ -100,9 +109,9 @@ export class HttpSession {
   #initializeResult: Message = { text: '{}', value: {} }
   #lost = false
   #requests = 0
-  /** Both are created on demand, which most sessions never need. */
+  /** Reopens the session; created on demand, because most sessions are never lost. */
   #reopening: SharedAttempts<void> | undefined
-  /** Asks whether the server still knows the current session. */
+  /** Asks whether the server still knows the current session; created on demand. */
   #asking: SharedAttempts<'known' | 'forgotten'> | undefined
   /** When the server last confirmed the current session, on the monotonic clock. */
   #knownAt: Millis = -Infinity
@@ -142,7 +151,7 @@ export class HttpSession {
     this.#wire = this.#wire.inSession(sessionId, versionOf(this.#initializeResult))
   }
 
-  /** Shakes hands and restores all state requested by the caller. Rejects with a `GatewayError`. */
+  /** Performs the handshake and restores all state requested by the caller. Rejects with a `GatewayError`. */
   async open(signal: Signal): Promise<void> {
     this.#adopt(await this.#handshake(signal))
   }
@@ -173,7 +182,9 @@ export class HttpSession {
     return { initializeResult, wire }
   }
 
-  /** Returns whether the server knows the session of `used`: one ping for all simultaneous callers. Never rejects. */
+  /**
+   * Resolves to whether the server knows the session of `used`. All simultaneous callers share one ping. Never rejects.
+   */
   fateOf(used: HttpWire): Promise<SessionFate> {
     if (used !== this.#wire)
       return Promise.resolve(this.#unclear?.has(used) === true ? 'unclear' : 'forgotten')
@@ -184,9 +195,10 @@ export class HttpSession {
   }
 
   /**
-   * Checks the session of `used` after an ambiguous reply. The session is lost when the server refuses a question in it
-   * but accepts the question in a new session, which then replaces the old. The question is a list, if offered: many
-   * servers answer pings in unknown sessions. Undefined when no check is under way or due. Never rejects.
+   * Checks the session of `used` after an ambiguous reply, with a test request in this session and in a new session. If
+   * the server refuses the request only in the old session, the new session replaces it. The test request asks for a
+   * list if the server offers lists, because many servers answer pings in unknown sessions. Returns undefined when no
+   * check is under way or due. The promise never rejects.
    */
   check(used: HttpWire): Promise<void> | undefined {
     if (used !== this.#wire || this.#lost) return undefined
@@ -209,7 +221,7 @@ export class HttpSession {
     return (this.#checking = checking.catch(ignore).finally(() => (this.#checking = undefined)))
   }
 
-  /** Rejects when the server does not say. */
+  /** Replaces the session of `used` if the server has forgotten it. Rejects when the server gives no clear answer. */
   async #replaceIfLost(used: HttpWire, limit: Signal): Promise<void> {
     const question = this.#question
     const isKnown = async (wire: HttpWire) => (await this.#askIn(wire, question, limit)) === 'known'
