@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream'
 import { buildConnector } from 'undici'
 
-/** Connects like undici with these options, to servers free to end their connections at any time. */
+/** Returns undici's connector with these options, changed so that a server can end its connection at any time. */
 export function connectorOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
   const connect = buildConnector(options)
   return (target, done) => {
@@ -17,7 +17,7 @@ export function connectorOf(options: buildConnector.BuildOptions = {}): buildCon
 
 /**
  * Removes the error listener left behind by undici's connector. The listener retains the whole connection attempt with
- * its timer and callback. So far it is the last listener, and does nothing on an open connection. Thousands of
+ * its timer and callback. At this moment, it is the last listener; on an open connection, it does nothing. Thousands of
  * connections may stay open as long as sessions listen.
  */
 function forgetConnecting(connection: Duplex): void {
@@ -32,8 +32,8 @@ interface Parser {
 }
 
 /**
- * Lets a connection of undici end while its reply is paused. undici 7 rules this out by an assertion nobody can catch,
- * but a server need only close behind a paused reply. Call before undici listens to the connection.
+ * Lets a connection of undici end while its reply is paused. Otherwise undici 7 fails an assertion that nobody can
+ * catch, and a server can cause this just by closing the connection. Call before undici listens to the connection.
  */
 export function mayEndPaused(connection: Duplex): void {
   // Shared functions, because thousands of connections may exist.
@@ -42,7 +42,7 @@ export function mayEndPaused(connection: Duplex): void {
   connection.on('close', wake)
 }
 
-/** After an orderly end all bytes are read, and only the end itself is left. */
+/** Resumes the parser after an orderly end: all bytes are read, and only the end itself is left. */
 function goOn(this: Duplex): void {
   parserOf(this)?.resume()
 }

@@ -14,8 +14,8 @@ export interface AnswerShaperParts {
 }
 
 /**
- * Sits between a server's messages and their reader, on a stream shared by the answers of all calls. Shapes the answer
- * to a call as a fault demands. A shaped answer is read like any other output of the server.
+ * Changes the answer to a call as a fault demands, on a stream that carries the answers to all calls. Stands between
+ * the server's messages and their reader. A shaped answer is read like any other output of the server.
  */
 export class AnswerShaper {
   readonly #parts: AnswerShaperParts
@@ -30,7 +30,7 @@ export class AnswerShaper {
     this.#parts = parts
   }
 
-  /** Shapes the answer to a request; the returned function undoes this. */
+  /** Changes the answer to a request as `shape` demands; the returned function undoes this. */
   add(id: number, shape: AnswerShape): () => void {
     this.#shapes.set(id, shape)
     return () => void this.#shapes.delete(id)

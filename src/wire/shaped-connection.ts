@@ -14,7 +14,7 @@ const MOST_WAITING = 64 * 1024
 class ShapedConnection extends Duplex {
   readonly #socket: Socket
   readonly #shapers: WireShapers
-  /** Whether the reader has enough for now. */
+  /** Whether the reader's buffer is full. */
   #isFull = false
 
   constructor(socket: Socket, shapes: readonly WireShape[]) {
@@ -72,8 +72,8 @@ class ShapedConnection extends Duplex {
 
 /**
  * Resets a connection. `resetAndDestroy` alone would end the connection normally first. A TLS connection can only be
- * closed without the closing alert: its peer still sees a cut. A connection already ending ignores resets and would
- * never close.
+ * closed without the closing alert: its peer still sees that the connection was cut off. A connection that is already
+ * ending would ignore a reset and never close, so it is destroyed.
  */
 export function resetNow(socket: Socket): void {
   if (socket instanceof TLSSocket || socket.writableEnded) return void socket.destroy()
@@ -81,7 +81,7 @@ export function resetNow(socket: Socket): void {
   socket.resetAndDestroy()
 }
 
-/** Calls over separate connections, at most as many at once as in a pool for other calls; the rest wait. */
+/** Sends each call over a separate connection, with at most `connections` at once; further calls wait. */
 export class ShapedCalls {
   readonly #origin: string
   readonly #connections: number
@@ -138,7 +138,7 @@ export class ShapedCalls {
   }
 }
 
-/** Connects like undici with these options, and shapes replies. */
+/** Returns undici's connector with these options; its connections change replies as `shapes` demand. */
 function shapedConnector(
   options: buildConnector.BuildOptions,
   shapes: readonly WireShape[],

@@ -36,7 +36,7 @@ export class ShapedReply {
 
   #beginLater(shape: WireShape): void {
     const response = this.#response
-    // A reply behind an earlier reply has no socket yet, and gets none if the connection ends first.
+    // A reply that waits for an earlier reply has no socket yet, and gets no socket if the connection ends first.
     const begin = (socket: Socket) => {
       response.off('close', leave)
       this.#begin(socket, shape)
@@ -64,7 +64,7 @@ export class ShapedReply {
         // Otherwise the socket emits `drain` itself.
         if (!socket.writableNeedDrain) socket.emit('drain')
       },
-      // Behind earlier writes.
+      // Resets only after all earlier writes.
       reset: () => void write(Buffer.alloc(0), () => resetNow(socket)),
       close: () => socket.destroySoon(),
     })
@@ -83,7 +83,7 @@ export class ShapedReply {
       shapers.stop()
       if (socket.write === shaped) Reflect.deleteProperty(socket, 'write')
     }
-    // Before Node gives the socket to the next reply of the connection.
+    // Runs before Node gives the socket to the next reply of the connection.
     response.prependOnceListener('finish', giveBack)
     response.once('close', giveBack)
     return shapers

@@ -34,7 +34,7 @@ const NEAR = 512
 
 /**
  * Passes the bytes of one HTTP/1.1 reply as a fault demands: in small portions, cut off, garbled or late. Cuts at exact
- * byte counts, even within a character. Bytes around the body pass along uncounted.
+ * byte counts, even within a character. The framing bytes around the body pass without being counted.
  */
 export class WireShaper {
   readonly #shape: WireShape
@@ -67,7 +67,7 @@ export class WireShaper {
     this.#shape = shape
     this.#end = end
     this.#room = shape.pace?.bytes ?? 0
-    // A call may be resent after a lost session or with less input: each reply counts anew.
+    // A call may be sent several times, for example after a lost session: each reply counts from 0.
     if (!shape.done.hasHappened) Object.assign(shape.done, { bytes: 0, messages: 0 })
     shape.released.addEventListener('abort', this.#release)
     const latestMs = shape.incident?.latestMs
@@ -169,7 +169,7 @@ export class WireShaper {
     return this.#ofMessages(due, (due.at as { messages: number }).messages, piece)
   }
 
-  /** A piece around the body stays with its event. */
+  /** Passes framing bytes; inside of a held event, they stay with the event. */
   #around(piece: Piece): void {
     if (this.#eventBytes === 0) return this.#pass(piece)
     this.#event.push(piece)
@@ -220,7 +220,7 @@ export class WireShaper {
     else if (isMessage) this.#behindMessage(incident, limit)
   }
 
-  /** A connection may end right behind the last message. */
+  /** Lets the incident happen right behind the last allowed message, unless the incident garbles a message. */
   #behindMessage(incident: WireIncident, limit: number): void {
     if (this.#shape.done.messages >= limit && incident.kind !== 'garble') this.#happen(incident)
   }
@@ -243,7 +243,7 @@ export class WireShaper {
     if (this.#isOver || done.hasHappened || released.aborted) return
     this.#cancelLatest?.()
     if (incident.kind === 'reset' && done.bytes > 0) {
-      // Many readers take a reset read together with earlier bytes for an orderly end.
+      // If a reset arrives together with earlier bytes, many readers take it for an orderly end.
       this.#endWait?.()
       return this.#wait(READ_MS, { over: () => this.#reset() })
     }
@@ -309,7 +309,7 @@ export class WireShaper {
       done.hasHappened = true
       this.#room = pace.bytes
       this.#queue.push(piece)
-      // A late timer shortens the next gap to keep the rate, but two portions never catch up at once.
+      // A late timer shortens the next gap to keep the rate, but by one gap at most.
       this.#dueAt = Math.max(this.#dueAt + pace.gapMs, nowMs - pace.gapMs)
       return this.#hold(Math.max(0, this.#dueAt - nowMs))
     }
@@ -394,7 +394,7 @@ function garbled(pieces: readonly Piece[]): Piece[] {
   })
 }
 
-/** Several faults on the bytes of one reply: each shapes the output of the shaper behind. */
+/** Applies several faults to the bytes of one reply: each shaper passes its output to the shaper added before it. */
 export class WireShapers {
   readonly #end: WireEnd
   /** The last shaper gets the bytes first. */

@@ -360,7 +360,7 @@ export class HttpExchange implements ReplySink {
   #answered(reading: Reading): void {
     this.#finish(() => reading)
     const reply = this.#reply
-    const late = gatewayError('upstream_disconnected', 'the stream stayed open behind its answer', {
+    const late = gatewayError('upstream_disconnected', 'the stream stayed open after its answer', {
       sent: true,
     })
     this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
@@ -424,7 +424,7 @@ function mayAnswer(value: unknown, id: RequestId): boolean {
 
 /** Replaces the outcome once the caller has it; throws when called. */
 function told(): never {
-  throw new Error('the caller was told already')
+  throw new Error('the caller already has the outcome')
 }
 
 interface Settling {

@@ -84,7 +84,7 @@ export class HttpListener implements ReplySink {
    * Requests the stream at once, unless it is open or requested already; with `anew`, drops and resumes an open stream.
    */
   relisten(anew: boolean): void {
-    if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is asked for again')
+    if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is requested again')
   }
 
   #takeUpAgain(why: string): void {

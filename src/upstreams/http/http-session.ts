@@ -258,8 +258,8 @@ export class HttpSession {
     })
     // Another attempt was faster, or nobody wants the session any more.
     if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, clock, LATE_MS))
-    // A server refusing pings in a new session too does not tell sessions apart by pings: the earlier refusal proved
-    // nothing.
+    // If the server refuses a ping in the new session too, its earlier refusal of a ping did not prove that the old
+    // session was lost.
     if (fate !== 'known') this.#isUnclear(lost)
     this.#goOnIn(opened)
   }
@@ -301,7 +301,8 @@ export class HttpSession {
     const end = new Cancellation()
     let head: ReplyHeaders | undefined
     const onHeaders = (headers: ReplyHeaders) => (head = headers)
-    // Separate from the exchanges of the upstream session: only the answer names the session to end.
+    // Separate from the other exchanges, so that the end of the upstream session does not abort this request: only its
+    // answer names the session to end.
     const underWay = new UnderWay()
     const own = { clock, maxReply, unfinished, ackMs, unread, skipped, onVersionError, onHeaders, underWay }
     const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, own).then((reading) => {
@@ -310,7 +311,7 @@ export class HttpSession {
         const initializeResult = initializeResultIn(reading, (text) => wire.concealing()(text))
         return { initializeResult, wire: wire.inSession(sessionId, versionOf(initializeResult)) }
       } catch (error) {
-        // Ends a session unfit for use.
+        // Ends a session whose `initialize` result is unusable.
         if (sessionId !== undefined)
           onFarewell(leave(wire.inSession(sessionId, LATEST_LEGACY), clock, LATE_MS))
         throw error
@@ -325,13 +326,16 @@ export class HttpSession {
         const { sessionId: late } = opened.wire
         return late === undefined ? undefined : leave(opened.wire, clock, LATE_MS)
       })
-      // Nobody waits for an unneeded session.
+      // A failure is ignored: nobody waits for this session any more.
       onFarewell(farewell.catch(ignore))
       throw error
     }
   }
 
-  /** `refused`: refused for an unclear reason. Rejects when the server does not say. */
+  /**
+   * Sends a test request in the session of `wire`. Resolves to `refused` if the refusal does not prove a lost session.
+   * Rejects when the server gives no clear answer.
+   */
   async #askIn(
     wire: HttpWire,
     question: Question,
@@ -355,7 +359,8 @@ export class HttpSession {
   ): Promise<Reading> {
     const { server, faults } = this.#terms
     if (faults === undefined) return this.#request(wire, method, params, signal, options)
-    // Faults know only outcomes. A suspected loss is no answer, whatever faults make of the outcome.
+    // Faults handle only outcomes. So a suspected loss is kept here, and returned whatever the faults make of its
+    // outcome.
     let loss: Reading | undefined
     const send = faults(async (call) => {
       const reading = await this.#request(wire, method, params, call.signal, options)
@@ -396,7 +401,7 @@ async function isOnly(
 /** A request to test whether a server knows a session. */
 type Question = 'ping' | 'tools/list' | 'prompts/list' | 'resources/list'
 
-/** By the required server capability. */
+/** The test requests, each behind the server capability that it requires. */
 const questions: readonly (readonly [string, Question])[] = [
   ['tools', 'tools/list'],
   ['prompts', 'prompts/list'],
@@ -410,7 +415,10 @@ interface Opened {
 
 const MAX_SESSION_ID = 4_096
 
-/** Returns the session named by a reply; HTTP must be able to carry it (visible ASCII). Throws a `GatewayError`. */
+/**
+ * Returns the session id in a reply's headers; undefined without an id. Throws a `GatewayError` for an id that is too
+ * long or not visible ASCII.
+ */
 function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
   const id = headers?.get('mcp-session-id')
   if (id === undefined || (id.length <= MAX_SESSION_ID && /^[\x21-\x7e]+$/.test(id))) return id

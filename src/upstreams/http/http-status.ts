@@ -18,12 +18,15 @@ import { printable } from '../../telemetry/printable.ts'
 import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
- * The proof of a lost session in a reply: the server `says` the session is unknown, or `implies` so by the status, and
- * did not run the request; `none`: the server may have run the request.
+ * How a reply shows that the session is lost: `says` in words, `implies` only by its status. `none`: the reply proves
+ * nothing, and the server may have run the request.
  */
 export type LossProof = 'says' | 'implies' | 'none'
 
-/** A reply that may mean a lost session, or come from a tool or proxy after the call has run: proves nothing alone. */
+/**
+ * A reply that may mean a lost session. It proves nothing alone: a tool or proxy may send such a reply after the call
+ * has run.
+ */
 export interface SuspectedLoss {
   readonly kind: 'suspected_loss'
   readonly proof: LossProof
@@ -31,7 +34,7 @@ export interface SuspectedLoss {
   readonly otherwise: Outcome
 }
 
-/** The meaning of a reply without an event stream. */
+/** The meaning of a reply. */
 export type Reading = Outcome | SuspectedLoss
 
 const sent = true
@@ -43,7 +46,7 @@ interface ReadingContext {
   readonly wallMs: number
   /** Removes secrets from the server's words; by default only secrets recognisable by their shape. */
   readonly conceal?: Conceal
-  /** Whether the URL of the entry has no path. */
+  /** Whether the server's URL in the config has no path. */
   readonly isWithoutPath?: boolean
 }
 
@@ -61,12 +64,17 @@ export function readReply(
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
-/** Whether the reply is no answer, whatever its status: a proxy error, or a login page. A rate limit is an answer. */
+/**
+ * Whether the reply does not answer the request, whatever its status: a proxy error, or a login page. A rate limit
+ * counts as an answer.
+ */
 function isNoAnswer(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && outcome.error.reason !== 'upstream_rate_limited'
 }
 
-/** Reads a response from an event stream; earlier events may belong to a running request. */
+/**
+ * Reads a response from an event stream. Such a response never proves a lost session, because the request may have run.
+ */
 export function readStreamed(id: RequestId, response: Envelope, hasSession: boolean): Reading {
   const otherwise = answered(id, response, 200)
   if (!hasSession || isResult(otherwise)) return otherwise
@@ -103,7 +111,7 @@ function outcomeOf(
   }
   const response = readMessage(text)
   const isResponse = response !== undefined && kindOf(response.value) === 'response'
-  // The call has run, whatever the status.
+  // A result proves that the call has run, whatever the status.
   if (isResponse && 'result' in response.value && isIdOf(response.value.id, id))
     return answered(id, response, status)
   if (status === 401) {
@@ -195,20 +203,20 @@ function failed(error: GatewayError): Outcome {
   return { kind: 'failed', error }
 }
 
-/** Words of many servers for an unknown session, or none at all. */
+/** Matches words in many servers' errors for an unknown or missing session. */
 const ofSessions = /session|not initialized|unknown client|before initiali[sz]ation/i
 
 /** The full reply of official Python SDK servers to requests in an uninitialised session, and to malformed requests. */
 const ofParameters = /^invalid request parameters$/i
 
-/** Codes for an unknown session: of the reference servers, and "invalid request". */
+/** Error codes for an unknown session: -32001 of the reference servers, and -32600 ("invalid request"). */
 const codesOfSessions: ReadonlySet<unknown> = new Set([-32001, -32600])
 
 /**
- * Returns the proof of a forgotten session in a reply to a request with a session; undefined when the reply is no sign.
- * The specification wants a 404; a 400 about sessions is a common bug, and a 410 is similar. A reply under our request
- * id without words about sessions came from a reader of the request. All other replies prove nothing: credentials,
- * conflicts, server errors, and errors under HTTP 200.
+ * Returns how a reply to a request with a session shows that the server forgot the session; undefined if it does not.
+ * The specification demands a 404; a 410 is similar, and many servers wrongly send a 400 whose text mentions sessions.
+ * A reply with our request id but no words about sessions is no such sign, because its sender has read the request.
+ * Refused credentials, conflicts, server errors, and errors with HTTP 200 prove nothing.
  */
 export function lossProof(
   status: number,
@@ -229,7 +237,7 @@ export function lossProof(
   return speaks || ofParameters.test(words) || codesOfSessions.has(error?.code) ? 'none' : undefined
 }
 
-/** Whether the server speaks no version of the era chosen by the gateway. */
+/** Whether the server's answer says that it speaks no version of the era chosen by the gateway. */
 export function isVersionError(reading: Reading): boolean {
   if (reading.kind !== 'answered') return false
   const { error } = reading.result.value
@@ -263,7 +271,7 @@ export class ReplyHeaders {
   get(name: string): string | undefined {
     for (let at = 0; at + 1 < this.#raw.length; at += 2) {
       const candidate = this.#raw[at]
-      // By length first: most names need not become strings.
+      // Compares lengths first, so most names need not become strings.
       if (candidate?.length !== name.length || candidate.toString('latin1').toLowerCase() !== name) continue
       return this.#raw[at + 1]?.toString('latin1')
     }

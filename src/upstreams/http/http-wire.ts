@@ -32,7 +32,9 @@ interface Target extends Pools {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
-/** The HTTP requests of a session. Immutable, so a sender can later tell its session, whatever has opened since. */
+/**
+ * Sends the HTTP requests of a session. Immutable, so a sender still knows its session after a new session has opened.
+ */
 export class HttpWire {
   /** Undefined before `initialize`, and for servers without sessions. */
   readonly sessionId: string | undefined
@@ -40,7 +42,10 @@ export class HttpWire {
   /** The headers of a POST, passed on uncopied: `ofPost`, then the headers of every request. */
   readonly #headers: string[]
 
-  /** Returns a wire without a session. `calls` serves short requests, `streams` those with open streams. */
+  /**
+   * Returns a wire without a session. `pools.calls` serves short requests, `pools.streams` serves requests with open
+   * streams.
+   */
   static to({ url, headers, agent }: WireOptions, pools: Pools): HttpWire {
     const { pathname, search, username, password } = new URL(url)
     const configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
@@ -57,12 +62,15 @@ export class HttpWire {
   /** Returns a wire to the same endpoint with this session, if any, and this protocol version. */
   inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
-    // Kept as long as the session; arrays from spreads reserve extra room.
+    // Uses `concat`: the array lives as long as the session, and an array from a spread reserves extra room.
     const headers = ofPost.concat('mcp-protocol-version', version, session, this.#target.configured)
     return new HttpWire(this.#target, sessionId, headers)
   }
 
-  /** Returns a function to remove all values sent by this wire from server words; `own`: further headers. */
+  /**
+   * Returns a function that removes all header values and URLs of this wire from a server's texts; `own`: further
+   * headers.
+   */
   concealing(own: Readonly<Record<string, string>> = {}): Conceal {
     const { url, configured, agent } = this.#target
     // The protocol's headers only repeat parts of the request, and are no secret.
@@ -75,7 +83,7 @@ export class HttpWire {
     return concealingGiven({ named, urls: [url] })
   }
 
-  /** Posts a message; `own`: the message's headers of the agent. With `shapes`, over a separate connection. */
+  /** Posts a message; `own`: headers of the agent for this message only. With `shapes`, uses a separate connection. */
   post(
     body: string,
     own: Readonly<Record<string, string>> | undefined,
@@ -108,7 +116,7 @@ export class HttpWire {
         ...(body.length < LARGE_TEXT ? { headers, body } : inSlices(body, headers)),
       }
     }
-    // The turn lasts until the last redirect has its reply.
+    // The sender's turn lasts until the last redirect has its reply.
     this.#follow(reply, (path) => oneWay.dispatchAgain(request(path), reply))
     return oneWay.dispatch(sender, body.length, () => request(path), reply)
   }
@@ -126,7 +134,7 @@ export class HttpWire {
 
   /** Opens the session's event stream, or resumes behind `lastEventId`. */
   listen(lastEventId: string | undefined, reply: HttpReply, shapes?: readonly WireShape[]): void {
-    // In UTF-8 (WHATWG HTML, section 9.2.3), seen by HTTP as single bytes.
+    // The header is in UTF-8 (WHATWG HTML, section 9.2.3); as Latin-1, each of its bytes is one character.
     const resume =
       lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common()])
@@ -156,7 +164,10 @@ export class HttpWire {
     send(this.#target.path)
   }
 
-  /** Headers of the gateway and of agents go only to the configured origin. */
+  /**
+   * Follows redirects only within the configured origin: no other origin may get the headers of the gateway and of
+   * agents.
+   */
   #follow(reply: HttpReply, send: (path: string) => void): void {
     reply.followBy((location) => {
       const { url } = this.#target
@@ -180,7 +191,7 @@ export class HttpWire {
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
     const { agent } = this.#target
     if (own === undefined && agent === undefined) return headers
-    // By hand, for every traced call: spreads and entries cost ten times as much.
+    // Copies in loops, because this runs for every traced call: spreads and `Object.entries` cost ten times as much.
     const all = headers.slice()
     for (const name in agent) if (own === undefined || !Object.hasOwn(own, name)) all.push(name, agent[name]!)
     for (const name in own) all.push(name, own[name]!)
@@ -188,14 +199,16 @@ export class HttpWire {
   }
 }
 
-/** Returns URL credentials in HTTP form. */
+/** Returns the `Authorization` header for the credentials in a URL; empty without credentials. */
 function basicAuth(username: string, password: string): string[] {
   if (username === '' && password === '') return []
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]
 }
 
-/** A single write of 4 MB would block all other work for several milliseconds. */
+/**
+ * Largest slice of a body to write at once, in bytes: a write of 4 MB blocks all other work for several milliseconds.
+ */
 const SLICE_BYTES = 128 * 1024
 
 /** Returns a large body in slices, with turns of the event loop in between, and headers with its length. */
@@ -219,11 +232,14 @@ export interface PlainHttp {
   readonly folder: string
   /** The operator's headers for every request; names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** Separate sockets, so no call waits. */
+  /** Separate from the sockets for calls, so no call waits. */
   readonly pool: Pool
 }
 
-/** Uses the first of several replicas. Opens sockets on demand and closes idle sockets. */
+/**
+ * Returns a server for plain HTTP requests; of several replicas, the first. Opens sockets on demand and closes idle
+ * sockets.
+ */
 export function openPlainHttp(config: HttpServerConfig): PlainHttp {
   const { urls, headers, connections, timeouts, tls, maxReply } = config
   const url = new URL(urls[0] as string)

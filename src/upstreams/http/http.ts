@@ -30,9 +30,9 @@ export class HttpUpstream implements Upstream {
   readonly #pools: Pools
   readonly #terms: UpstreamSessionTerms
   readonly #upstreamSessions = new Set<UpstreamSession>()
-  /** Sessions in the process of ending. */
+  /** Requests under way that end sessions at the server. */
   readonly #farewells = new Set<Promise<void>>()
-  /** Shared by all sessions without forwarded headers of an agent. */
+  /** The wire shared by all sessions without forwarded headers of an agent. */
   #plain: HttpWire | undefined
   /** The server's latest `initialize` result. Usually all sessions get the same result and share this copy. */
   #said: Message | undefined
@@ -76,7 +76,7 @@ export class HttpUpstream implements Upstream {
 
   async close(): Promise<void> {
     for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
-    // In this turn, just abandoned handshakes report the sessions to end.
+    // Waits one turn, in which handshakes abandoned above add the requests that end their sessions.
     await nextTurn()
     await Promise.all(this.#farewells)
     await closePools(this.#pools)
@@ -93,30 +93,33 @@ export class HttpUpstream implements Upstream {
   }
 }
 
-/** Limit of the goodbye to a server, in milliseconds. */
+/** Time limit for ending a session at the server, in milliseconds. */
 const GOODBYE_MS = 1_000
 
-/** Limits of unacknowledged posts in an upstream session, without calls. */
+/** Limits of unacknowledged posts in an upstream session; calls do not count. */
 const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
 
 /**
- * Most resends of a call after lost sessions. If the new session is lost too, the call may be the cause, and has run.
+ * Most resends of a call after lost sessions. If the new session is lost too, the call itself may be the cause, so it
+ * may have run.
  */
 const MOST_RECOVERIES = 1
 
-/** A refusal slower than this, in milliseconds, may follow a run of the call; unknown sessions are refused at once. */
+/** After a slower refusal, in milliseconds, the call may have run; servers refuse unknown sessions at once. */
 const SLOW_REFUSAL_MS: Millis = 1_000
 
-/** How long a server may work on an abandoned call, in milliseconds: questions meanwhile may belong to the call. */
+/** How long a server may work on an abandoned call, in milliseconds: its requests meanwhile may belong to the call. */
 const AFTER_GIVING_UP_MS = 5 * 60_000
 
-/** Client capabilities for questions of servers. */
+/** Client capabilities that allow servers to send requests. */
 const asked = ['elicitation', 'sampling', 'roots'] as const
 
 /** How long an answer waits for the check it caused, in milliseconds: a retry then finds a working session. */
 const CHECK_PATIENCE_MS = 1_000
 
-/** Terms shared by all upstream sessions with an endpoint. `onFarewell` also hears of sessions being ended. */
+/**
+ * Terms shared by all upstream sessions with an endpoint. `onFarewell` is also called for sessions that were in use.
+ */
 interface UpstreamSessionTerms extends HttpSessionTerms {
   readonly onEnded: (upstreamSession: UpstreamSession) => void
 }
@@ -142,7 +145,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   #answeredElsewhere: WeakMap<HttpWire, number> | undefined
   #listener: HttpListener | undefined
   #past: StandingStreams | undefined
-  /** End of the time in which the owner of a server's question is unclear, on the monotonic clock. */
+  /** Until when a server's request may belong to an abandoned call, on the monotonic clock. */
   #unclearUntil: Millis = -Infinity
 
   constructor(options: HttpOptions, terms: UpstreamSessionTerms, wire: HttpWire, caller: Caller) {
@@ -175,12 +178,13 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   /** Performs the handshake. Rejects with a `GatewayError`. */
   async initialize(signal: Signal): Promise<void> {
     await this.#session.open(signal)
-    // Clients of a modern caller never listen: a question outside of a call's stream would wait in vain.
+    // Clients of a modern caller never listen, so the gateway listens for them: otherwise nobody would get a request
+    // outside of a call's stream.
     if (this.caller.era === 'modern' && canBeAsked(this.initializeParams.capabilities)) this.listen()
   }
 
   exchange(call: Call): Promise<Outcome> {
-    // A call may cause an immediate question outside of the call.
+    // Waits until the listening stream is open: the call may at once cause a server request over this stream.
     const opening = this.#listener?.opening
     return opening === undefined ? this.#exchange(call) : this.#exchangeAfter(opening, call)
   }
@@ -239,10 +243,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * Settles a call whose reply suggests a forgotten session. The call counts as not run only on three conditions: the
-   * server refuses promptly, refuses the old session but not the new session, and has answered no later call in the old
-   * session. Then the call is resent, whatever the call does. Otherwise `otherwise` is the meaning of the reply. A
-   * reply without proof only triggers a session check.
+   * Settles a call whose reply suggests a forgotten session. The call counts as not run only on three conditions. The
+   * server refuses promptly; it refuses the old session but not the new session; it has answered no later call in the
+   * old session. Then the call is resent, even if it has side effects. If the server still knows the session, the
+   * outcome is `otherwise`. A reply without proof only triggers a session check.
    */
   async #settle(
     call: Call,
@@ -289,7 +293,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const session = this.#session
     if (this.surfaces) return forgotten()
     const ran = before !== undefined && before.proof !== 'says'
-    // With several attempts, the other attempts may run.
+    // Other attempts of this call may have run, so `sent` stays true with several attempts.
     if (!ran && call.record.attempts <= 1) call.record.sent = false
     try {
       await orAborted(session.reopen(), call.signal)
@@ -305,7 +309,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#send(call, recoveries)
   }
 
-  /** Whether the caller learns of a lost session. */
+  /** Whether the caller gets an error after a lost session, instead of a new session. */
   get surfaces(): boolean {
     return this.#options.sessionRecovery === 'surface'
   }
@@ -328,8 +332,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#listener ??= new HttpListener(this)
   }
 
-  // Members for the listener, the session and the exchanges: cheaper than function objects for each of thousands of
-  // sessions.
+  // The listener, the session and the exchanges call these members: they cost less memory than closures for each of
+  // thousands of sessions.
 
   get clock(): Clock {
     return this.#options.clock
@@ -407,8 +411,9 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * Takes server questions from outside of call streams. A modern caller stands for many indistinguishable clients,
-   * which wait for questions only during a call. So a question needs a single open call.
+   * The channel for server requests that come outside of a call's stream. A modern caller stands for many
+   * indistinguishable clients, which wait for requests only during a call. So such a request goes to the open call, if
+   * there is exactly one.
    */
   get #asker(): Channel {
     if (this.caller.era === 'legacy' || this.clock.now() < this.#unclearUntil) return this
@@ -423,7 +428,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#listener?.restart()
   }
 
-  /** Between calls, no stream opens and no client waits. */
+  /** Does nothing: outside of calls, no stream opens and no client waits. */
   open(): void {}
 
   pause(): void {}
@@ -462,7 +467,7 @@ interface Sending {
   readonly at: Millis
 }
 
-/** Waits for `event` while the call is wanted; returns the error of an aborted call. */
+/** Waits for `event`. Resolves to undefined after the event, or to the error if the call is aborted first. */
 function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {
   return orAborted(event, call.signal).then(
     () => undefined,
@@ -476,6 +481,6 @@ function forgotten(): Outcome {
 
 /** Returns the outcome of a call with a possibly lost session, where the call may have run. */
 function unclear(): Outcome {
-  const message = 'the server may have forgotten the session, and does not say whether'
+  const message = 'the server may have forgotten the session, and the call may have run'
   return { kind: 'failed', error: gatewayError('upstream_disconnected', message, { sent: true }) }
 }

@@ -9,7 +9,10 @@ import {
   type Inflate,
 } from 'node:zlib'
 
-/** The method number at the start of the first of two formats meant by deflate (RFC 1950, section 2.2). */
+/**
+ * The method number in the first byte of the zlib format (RFC 1950, section 2.2). `deflate` can mean this format or raw
+ * deflate data.
+ */
 const DEFLATE_METHOD = 8
 
 /** Compression of a reply, as named by `Content-Encoding`. */
@@ -30,7 +33,7 @@ export function codingOf(header: string): Coding | undefined {
 }
 
 export interface InflationEnd {
-  /** Takes decompressed bytes. False pauses until `resume`. */
+  /** Takes decompressed bytes. Returns false to pause until `resume`. */
   readonly take: (chunk: Buffer) => boolean
   /** Called when the bytes are not in this coding. */
   readonly failed: (cause: Error) => void

@@ -28,15 +28,16 @@ export class OneWayPosts {
   #size = 0
   #isStarting = false
 
-  /** `connections`: available sockets; uses `MOST_UNDER_WAY` or fewer. */
+  /** Opens at most `connections` sockets, and never more than `MOST_UNDER_WAY`. */
   constructor(origin: string, { connections, ...options }: Pool.Options & { readonly connections: number }) {
     this.#most = Math.min(connections, MOST_UNDER_WAY)
     this.#pool = new Pool(origin, { ...options, connections: this.#most })
   }
 
   /**
-   * Sends the result of `request`, of the given size, at the sender's turn. Call the returned function once: after
-   * acceptance by the server, or to give up. Throws a `GatewayError` when too much waits already.
+   * Sends a request at the sender's turn; `request` creates it, `size` is its length in characters. Call the returned
+   * function once, when the server has accepted the request or to give up. Throws a `GatewayError` when too much waits
+   * already.
    */
   dispatch(
     key: object,
@@ -65,7 +66,7 @@ export class OneWayPosts {
     }
   }
 
-  /** Resends a post after its turn, over the same sockets. */
+  /** Sends a post again after a redirect, over the same sockets and without another turn. */
   dispatchAgain(request: Dispatcher.DispatchOptions, reply: Dispatcher.DispatchHandler): void {
     this.#pool.dispatch(request, reply)
   }
@@ -74,9 +75,9 @@ export class OneWayPosts {
     return this.#pool.destroy()
   }
 
-  /** Starts waiting posts. Senders with a turn go behind all others; at most as many as are under way are skipped. */
+  /** Starts waiting posts while sockets are free. After a turn, a sender goes behind all other senders. */
   #next(): void {
-    // A post may fail at once and make room within its start.
+    // A post may fail at once, and call this method during its start.
     if (this.#isStarting) return
     this.#isStarting = true
     try {

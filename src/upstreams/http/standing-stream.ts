@@ -15,15 +15,15 @@ export interface StandingStreamParts {
   readonly faults: Layer
 }
 
-/** Most events repeatable by faults, and the longest such event, in characters. */
+/** Most recent events that a fault can repeat, and the longest such event, in characters. */
 const MOST_RECENT = 16
 const LONGEST_RECENT = 64 * 1024
 
 const none: readonly SseEvent[] = []
 
 /**
- * Requests a caller's standing streams, one after another, through faults: each stream counts as a call until its end.
- * The sink gets a fault's replacement answer as if from the server.
+ * Requests a caller's streams for messages outside of calls, one after another. For faults, each stream is a call that
+ * lasts until the stream ends. The sink gets an answer of a fault as if it came from the server.
  */
 export class StandingStreams {
   readonly #server: string
@@ -54,7 +54,7 @@ export class StandingStreams {
     let isAsked = false
     const stream: Service = (hit) => {
       isAsked = true
-      // Without a fault, nobody needs the end: nothing of the call is kept while the stream is open.
+      // Without a fault, nobody waits for the end of the stream: the call ends here, and is not kept in memory.
       if (hit === call && injectedFaults.of(call.record) === undefined) {
         open(sink, undefined)
         return Promise.resolve(inOrder)
@@ -74,7 +74,10 @@ export class StandingStreams {
     })
   }
 
-  /** Returns a sink with the latest events repeated first, or the next events left out. */
+  /**
+   * Returns a sink that first repeats the latest events (negative `shift`) or leaves out the next events (positive
+   * `shift`).
+   */
   #shifted(sink: ReplySink, shift: number): ReplySink {
     let left = Math.max(0, shift)
     return {
@@ -85,7 +88,7 @@ export class StandingStreams {
       },
       event: (event) => {
         if (event.data === '') return sink.event(event)
-        // The place in the stream is still recorded.
+        // The event loses its data but keeps its id, so the sink still records the place in the stream.
         if (left-- > 0) return sink.event({ ...event, data: '' })
         if (event.data.length <= LONGEST_RECENT) this.#recent = [...this.#recent, event].slice(-MOST_RECENT)
         return sink.event(event)
@@ -94,10 +97,10 @@ export class StandingStreams {
   }
 }
 
-/** Outcome of an uncut stream. */
+/** Outcome of a stream that ended normally. */
 const inOrder: Outcome = answered(0, { text: resultText(0, '{}'), value: { result: {} } }, 200)
 
-/** Returns the same sink with a listener for its end. */
+/** Returns a sink that passes everything on, and calls `over` at the end of the stream. */
 function following(sink: ReplySink, over: (outcome: Outcome) => void): ReplySink {
   const done = () => over(inOrder)
   return {

@@ -2,7 +2,7 @@ import { Client, type Dispatcher } from 'undici'
 
 /**
  * Connections for open streams, one per stream. A `Pool` of undici would work too, but keeps more state per connection,
- * even for connections long gone, and scans them all for a free connection at each new stream.
+ * even for closed connections. It also scans all connections for a free one at each new stream.
  */
 export class StreamConnections {
   readonly #origin: string
@@ -39,7 +39,8 @@ export class StreamConnections {
     return client
   }
 
-  // Shared by all clients, which come with the event; also with `drain`, missing in undici's types.
+  // All clients share these handlers, because each event names its client; `drain` does too, although undici's types
+  // omit this.
 
   readonly #freed = (_: URL, told?: readonly Dispatcher[]): void => {
     const client = told?.[0]
@@ -49,7 +50,7 @@ export class StreamConnections {
   readonly #gone = (_: URL, [client]: readonly Dispatcher[]): void => {
     if (!(client instanceof Client)) return
     this.#free.delete(client)
-    // A connection lost before its request was written reconnects.
+    // A client whose request was not written yet stays, because it connects again.
     if (client.stats.size === 0) this.#clients.delete(client)
   }
 }

@@ -23,9 +23,9 @@ export type AskDiscover = (signal: Signal) => Promise<Message>
 export interface DiscoverOptions {
   readonly clock: Clock
   readonly conceal: Conceal
-  /** How long the server may take to answer, whoever waits, in milliseconds. */
+  /** How long the server may take to answer, in milliseconds, independent of the callers that wait. */
   readonly answerMs: Millis
-  /** When to repeat an unanswered question, in milliseconds; Infinity: never. */
+  /** After how long to repeat an unanswered question, in milliseconds; Infinity: never. */
   readonly patienceMs?: Millis
 }
 
@@ -52,7 +52,7 @@ export class Discover {
     return orAborted(this.#attempts.join(), signal)
   }
 
-  /** Asks the server again next time. */
+  /** Forgets the answer: the next caller of `initializeResult` asks the server again. */
   forget(): void {
     this.#known = undefined
   }
@@ -62,7 +62,7 @@ export class Discover {
     this.#attempts.abort(reason)
   }
 
-  /** Asks the server now, ignoring memory. Rejects as `initializeResult` does. */
+  /** Asks the server now, without the remembered answer. Rejects as `initializeResult` does. */
   renew(signal: Signal): Promise<Message> {
     this.forget()
     return this.initializeResult(signal)

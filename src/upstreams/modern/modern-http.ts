@@ -93,7 +93,7 @@ export class ModernHttpUpstream implements ModernUpstream {
       underWay: new UnderWay(),
       unread: new Unread(NOTHING_POSTED),
     }
-    // Without a session, none can be lost.
+    // Always an outcome: without a session, no session can be lost.
     const exchange: Service = (call) =>
       HttpExchange.run(this.#wire, { ...request, signal: call.signal }, options) as Promise<Outcome>
     const send = this.#options.faults?.(exchange) ?? exchange
@@ -124,7 +124,7 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
       const { signal, channel, record, onSent } = call
       const headers = headersOf(call, tools)
       const request = { id, text, headers, signal, channel, wire: call.wire, record, onSent }
-      // Without a session, none can be lost.
+      // Always an outcome: without a session, no session can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },
     subscribe: httpSubscribe(wire, limits, past),
@@ -134,7 +134,7 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
   }
 }
 
-/** A self-contained request already has all its headers. */
+/** Returns the headers of a call. A modern request already brings the headers that repeat its arguments. */
 function headersOf(
   { message: { value }, tool, headers }: Call,
   tools: ToolCallRules,

@@ -22,9 +22,9 @@ import { metaOf, withMeta } from './modern-request.ts'
 
 export interface SubscriptionEvents {
   acknowledged(): void
-  /** A notification without its subscription id. */
+  /** Takes a notification, from which the subscription id is already removed. */
   message(message: Message): void
-  /** Nothing more comes; `again`: a new request makes sense. */
+  /** The subscription has ended. `again`: whether a new request makes sense. */
   over(again: boolean): void
 }
 
@@ -48,7 +48,7 @@ export class Subscription {
     else this.#takeBack = takeBack
   }
 
-  /** Tells only the server. */
+  /** Cancels the subscription at the server, without calling `over`. */
   close(): void {
     this.#over = true
     this.#takeBack?.()
@@ -62,7 +62,7 @@ export class Subscription {
     else if (kind === 'response') this.#end(message.value)
   }
 
-  /** Ends a subscription not ended by the server. */
+  /** Ends the subscription and calls `over`, unless it has ended already. */
   broken(again: boolean): void {
     if (this.#over) return
     this.close()
@@ -103,7 +103,7 @@ export interface ModernListenerOptions {
   /** The `_meta` members of each request, as JSON text. */
   readonly meta: () => string
   readonly capabilities: unknown
-  /** URIs of the resources with wanted changes. */
+  /** URIs of the resources whose changes are wanted. */
   readonly resources: () => ReadonlySet<string>
   readonly receive: (message: Message) => void
 }
@@ -151,7 +151,9 @@ export class ModernListener {
     this.#connect()
   }
 
-  /** Requests a subscription at once, unless open or pending; `anew` drops an open or pending subscription first. */
+  /**
+   * Requests a subscription at once, unless one is open or requested already; `anew` drops such a subscription first.
+   */
   relisten(anew: boolean): void {
     if (!this.#started || (!anew && (this.#current ?? this.#next) !== undefined)) return
     this.#drop()
@@ -159,7 +161,7 @@ export class ModernListener {
     this.#connectIn(0)
   }
 
-  /** The wanted set has changed. Resolves as `opening` does. */
+  /** Replaces the subscription after the wanted set has changed. Resolves as `opening` does. */
   refresh(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#started = true
@@ -226,19 +228,19 @@ export class ModernListener {
     this.#current = subscription
     this.#next = undefined
     this.#openSince = this.#options.clock.now()
-    // Callers with newer wishes wait for the next subscription.
+    // If the wanted set has changed again, callers wait for the next subscription.
     if (this.#cancelNext === undefined) this.#waiting?.settle()
   }
 
   #over(subscription: Subscription, again: boolean): void {
     if (subscription !== this.#next && subscription !== this.#current) return
-    // The server may not accept two subscriptions at once.
+    // Drops both subscriptions: the server may accept only one at a time.
     this.#drop()
     this.#waiting?.settle()
     if (!again) return
     const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
     this.#openSince = undefined
-    // A subscription that breaks at once is no better than none.
+    // Only a subscription that stayed open for long resets the pause.
     if (openMs >= LAST_RETRY_MS) this.#retryMs = FIRST_RETRY_MS
     this.#connectIn(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
@@ -265,9 +267,12 @@ export class ModernListener {
 }
 
 export interface SessionActs {
-  /** Finds out whether the server is there. Rejects with a `GatewayError`. */
+  /** Finds out whether the server answers. Rejects with a `GatewayError`. */
   ping(signal: Signal): Promise<unknown>
-  /** The subscribed resources have changed; resolves once the server knows, as far as possible. */
+  /**
+   * Tells the server that the set of subscribed resources has changed. Resolves once the server has acknowledged, or
+   * after a time limit.
+   */
   subscribed(): Promise<void>
 }
 

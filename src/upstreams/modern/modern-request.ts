@@ -20,7 +20,10 @@ export function isModern(value: Value): boolean {
   return versionOf(value) !== undefined
 }
 
-/** Returns the `_meta` members with the client's identity, as JSON text (legacy era: `initialize`). */
+/**
+ * Returns the `_meta` members that describe the client, as JSON text. In the legacy era, `initialize` holds these
+ * facts.
+ */
 export function metaOf(initializeParams: Value, logLevel?: string): string {
   const { capabilities = {}, clientInfo } = initializeParams
   return members({

@@ -43,7 +43,7 @@ interface ModernTerms {
   readonly tools: ToolCallRules
   /** The state requested by the caller, in this and earlier upstream sessions. */
   readonly state: SessionState
-  /** The owners of the server's tasks, where nothing else tells. */
+  /** The owners of the server's tasks; absent for a process, whose own connection checks the owners. */
   readonly tasks?: TaskBinding
 }
 
@@ -55,7 +55,7 @@ export class ModernSession implements UpstreamSession {
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
-  /** Whether the server is being asked for an earlier session's subscriptions and has not accepted yet. */
+  /** Whether the server has not yet accepted the subscriptions restored from an earlier session. */
   #isRestoring = false
   #ids = 0
 
@@ -93,7 +93,7 @@ export class ModernSession implements UpstreamSession {
     const self = isModern(call.message.value)
     const own = self ? undefined : this.#session.answer(call)
     if (own !== undefined) return own
-    // A call may cause an immediate notification outside of the call.
+    // Waits until the subscription is open: the call may at once cause a notification outside of the call.
     const { opening } = this.#listener
     return opening === undefined ? this.#exchange(call, self) : opening.then(() => this.#exchange(call, self))
   }
@@ -133,7 +133,7 @@ export class ModernSession implements UpstreamSession {
 
   end(error: GatewayError): void {
     if (this.ended.aborted) return
-    // The requested subscriptions may have killed the server, which other callers need.
+    // The restored subscriptions may have crashed the server, which other callers need. They are not restored again.
     if (this.#isRestoring && error.reason !== 'cancelled') this.#terms.state.forget()
     this.#listener.close()
     this.#end.abort(error)
@@ -175,7 +175,7 @@ const MAX_ROUNDS = 10
 /** Most questions per round: each becomes a request to the caller. */
 const MAX_QUESTIONS = 100
 
-/** Pause before repeating a call for a server in need of more time only, in milliseconds. */
+/** Pause before repeating a call when the server asked no questions but needs more time, in milliseconds. */
 const PAUSE_MS: Millis = 250
 
 interface RoundsParts {
@@ -192,7 +192,7 @@ function asksForInput(outcome: Outcome): outcome is Extract<Outcome, { kind: 'an
 }
 
 /**
- * Serves callers without support for input requests: puts the questions to the caller as server requests, and repeats
+ * Serves callers without support for input requests: sends the questions to the caller as server requests, and repeats
  * the call with the answers until a result comes. `text` is the call as sent.
  */
 async function answerInputs(call: Call, text: string, first: Outcome, parts: RoundsParts): Promise<Outcome> {
@@ -208,7 +208,7 @@ async function answerInputs(call: Call, text: string, first: Outcome, parts: Rou
   return underOwnId(call, outcome)
 }
 
-/** Returns the caller's answers to one round, or the outcome of the call without answers. */
+/** Returns the caller's answers to one round of questions, or the outcome of the call if the answers do not come. */
 async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Promise<Answers | Outcome> {
   const questions = questionsOf(text, parts.newId)
   if (typeof questions === 'string') return broken(questions)
@@ -248,7 +248,10 @@ function withAnswers(text: string, answers: Answers, state: string | undefined):
   return parts.length === 0 ? text : withMembers(text, params.start, parts.join())
 }
 
-/** Converts the outcome of a later round: a refusing server has still run the earlier rounds. */
+/**
+ * Converts the outcome of a later round. If the server refuses, the error says that the call has begun: earlier rounds
+ * have run.
+ */
 function begun(outcome: Outcome): Outcome {
   if (outcome.kind !== 'failed' || !wasTurnedDown(outcome.error)) return outcome
   const message = `${outcome.error.message}, after it had begun the call`
@@ -268,13 +271,13 @@ function broken(message: string): Outcome {
 }
 
 interface Question {
-  /** Its name in the asking result. */
+  /** The key of the question in the result's `inputRequests`. */
   readonly key: string
   readonly id: string
   readonly request: Message
 }
 
-/** JSON texts of the results, by question name. */
+/** JSON texts of the results, by question key. */
 type Answers = ReadonlyMap<string, string>
 
 /** The caller's error instead of an answer, or why the wait ended. */
@@ -304,7 +307,9 @@ function questionsOf(text: string, newId: () => string): Question[] | string {
   return questions
 }
 
-/** The legacy era requires an id for every URL the user should open; the modern era has none. */
+/**
+ * Adds an id to a question that asks the user to open a URL: the legacy era requires this id, the modern era has none.
+ */
 function withElicitationId(text: string, value: Readonly<Record<string, unknown>>): string {
   const { mode, elicitationId } = paramsOf(value)
   const params = locate(text, ['params'])
@@ -370,7 +375,10 @@ function withLegacySchemas(outcome: Answered): Outcome {
   return rewritten(outcome, splice(text, edits))
 }
 
-/** Makes structured content an object for the legacy era. `wraps`: from the tool's schema; undefined without. */
+/**
+ * Makes structured content an object for the legacy era. `wraps`: whether the tool's schema requires wrapping;
+ * undefined without a schema.
+ */
 function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outcome {
   const { result } = outcome.result.value
   const { structuredContent } = isObject(result) ? result : {}

@@ -17,7 +17,7 @@ export interface SharedSessionTerms {
   readonly states: SessionStates
 }
 
-/** Returns a caller's share of a pipe to a modern server. Ends with the pipe. */
+/** Returns a caller's session over a pipe to a modern server. The session ends with the pipe. */
 export function modernSharedSession(
   upstreamSession: MessageSession,
   discover: Discover,
@@ -35,7 +35,7 @@ export function modernSharedSession(
   return session
 }
 
-/** Sends a modern caller's requests over a possibly shared pipe. */
+/** Sends a caller's requests over a pipe, which several callers may share. */
 function pipeWay(upstreamSession: MessageSession, server: string, caller: Caller): ModernWay {
   return {
     send: (call, text, id) =>
@@ -45,7 +45,10 @@ function pipeWay(upstreamSession: MessageSession, server: string, caller: Caller
   }
 }
 
-/** Subscribes by an unanswered request; notifications come through its channel. */
+/**
+ * Subscribes with a request that stays unanswered until the subscription ends; notifications come through the request's
+ * channel.
+ */
 function pipeSubscribe(upstreamSession: MessageSession, server: string): Subscribe {
   return (text, subscription) => {
     const listening = new AbortController()

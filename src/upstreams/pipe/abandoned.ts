@@ -2,7 +2,8 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /**
- * Most abandoned calls to remember. Beyond, messages without call id belong to nobody while a forgotten call counts.
+ * Most abandoned calls to remember. While a call beyond this limit may still run, no caller gets messages without a
+ * call id.
  */
 export const MAX_ABANDONED = 1_000
 
@@ -17,20 +18,21 @@ export interface AbandonedCall {
   /** Undefined after the caller has left. */
   caller: Caller | undefined
   readonly method: string
-  /** How long the call had run, in milliseconds. */
+  /** How long the call had run when it was abandoned, in milliseconds. */
   readonly ranMs: Millis
   /** Until when the call is remembered. */
   readonly until: Millis
-  /** The latest request possibly ahead of the cancellation; undefined before the cancellation is sent. */
+  /** The id of the latest request sent before the cancellation; undefined before the cancellation is sent. */
   sentAfter: number | undefined
-  /** Until when the call counts; undefined while the cancellation may be unread. */
+  /** Until when the call counts as running; undefined while the cancellation may be unread. */
   stopsAt: Millis | undefined
 }
 
 /**
  * The abandoned calls of an upstream session. Servers need not answer a cancelled call, and nothing else shows its end.
- * A call counts until the server has answered a later request, and so has read the cancellation. Then the call counts
- * for as long again as it had run. When a server mentions a call later still, all its calls count until answered.
+ * A call counts as running until the server answers a later request: by then, the server has read the cancellation.
+ * After that, the call counts for as long again as it had run. If the server mentions a call even later, all abandoned
+ * calls count until they are answered or expire.
  */
 export class Abandoned {
   readonly #clock: Pick<Clock, 'now'>
@@ -38,9 +40,9 @@ export class Abandoned {
   readonly #calls = new Map<number, AbandonedCall>()
   /** The calls with a possibly unread cancellation. */
   readonly #unread = new Set<AbandonedCall>()
-  /** Until when forgotten calls may count. */
+  /** Until when calls beyond the limit may still run. */
   #forgottenUntil: Millis = -Infinity
-  /** Whether the server has continued a call beyond its granted time. */
+  /** Whether the server has continued a call that no longer counted as running. */
   #goesOn = false
 
   constructor(clock: Pick<Clock, 'now'>) {
@@ -64,7 +66,7 @@ export class Abandoned {
     this.#unread.add(call)
   }
 
-  /** Notes a sent cancellation; `lastId`: the latest request by then. */
+  /** Notes a sent cancellation; `lastId`: the id of the latest request sent before it. */
   sent(id: number, lastId: number): void {
     const call = this.#calls.get(id)
     if (call !== undefined) call.sentAfter = lastId
@@ -79,7 +81,7 @@ export class Abandoned {
     }
   }
 
-  /** Notes a message about a continuing call. */
+  /** Notes that the server sent a message about an abandoned call. */
   goesOn(id: number): void {
     const call = this.#calls.get(id)
     if (call?.stopsAt === undefined) return
@@ -88,7 +90,7 @@ export class Abandoned {
     else call.stopsAt = Math.max(call.stopsAt, now + STOPPING_MS)
   }
 
-  /** Removes an answered call. Returns undefined for a forgotten call. */
+  /** Removes an answered call and returns it; undefined for an unknown call. */
   answered(id: number): AbandonedCall | undefined {
     this.goesOn(id)
     const call = this.#calls.get(id)
@@ -96,19 +98,19 @@ export class Abandoned {
     return call
   }
 
-  /** A caller has left. Its calls continue for nobody. */
+  /** Removes a caller that has left from its abandoned calls. */
   left(caller: Caller): void {
     for (const call of this.#calls.values()) if (call.caller === caller) call.caller = undefined
   }
 
-  /** Returns the caller of each counting call; undefined for departed or unknown callers. */
+  /** Returns the caller of each call that counts as running; undefined for departed or unknown callers. */
   *callers(): Generator<Caller | undefined> {
     const now = this.#clock.now()
     if (this.#forgottenUntil > now) yield undefined
     for (const call of this.#calls.values()) if (this.#endOf(call) > now) yield call.caller
   }
 
-  /** Longest remaining time of counting calls, in milliseconds; 0 without any. */
+  /** Longest time for which a call still counts as running, in milliseconds; 0 if no call does. */
   get leftMs(): Millis {
     const now = this.#clock.now()
     let end = Math.max(now, this.#forgottenUntil)
@@ -120,7 +122,10 @@ export class Abandoned {
     return stopsAt === undefined || this.#goesOn ? until : Math.min(until, stopsAt)
   }
 
-  /** Forgets expired calls, and if all places are taken, a call no longer counting. */
+  /**
+   * Returns whether there is room for another call. Forgets expired calls; if there is no room, also a call that no
+   * longer counts as running.
+   */
   #hasRoom(): boolean {
     const now = this.#clock.now()
     for (const [id, call] of this.#calls) {

@@ -14,7 +14,7 @@ interface Waiting {
 
 /**
  * The messages for a call whose caller's connection is full. Callers of a shared process must not wait for another
- * client. So the pipe continues and messages queue here, in order and up to a limit.
+ * client. So the gateway continues to read from the process, and messages queue here, in order and up to a limit.
  */
 export class Backlog {
   readonly #channel: Channel
@@ -40,7 +40,7 @@ export class Backlog {
     return this.#waiting.length === 0
   }
 
-  /** Waits until `drained` settles. */
+  /** Queues further messages until `drained` settles. */
   wait(drained: Promise<void>): void {
     this.#isFull = true
     const resume = () => {
@@ -85,6 +85,6 @@ export class Backlog {
 }
 
 function refuse(answer: Answer | undefined): void {
-  // The asking server is gone.
+  // A failure is ignored: the server that asked is gone.
   answer?.(errorText(null, INTERNAL_ERROR, 'the client does not read its messages')).catch(ignore)
 }

@@ -25,7 +25,7 @@ async function handshake(
   return initializeResultOf(rawAt(text, ['result']), value.result)
 }
 
-/** Returns the error for calls waiting for a failed opening: no such call was sent. */
+/** Returns the error for calls that waited for a session which could not be opened: these calls were not sent. */
 export function openError(cause: unknown): GatewayError {
   if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
   const { message, retryAfterMs, cause: failed, injected } = cause
@@ -36,10 +36,13 @@ export function openError(cause: unknown): GatewayError {
   return { ...cause, sent: false }
 }
 
-/** A server silent for this long does not know the question, in milliseconds. */
+/** A server that stays silent for this long, in milliseconds, probably does not know `server/discover`. */
 const SILENCE_MS: Millis = 2_000
 
-/** No own limit, in milliseconds: a process may be starting, and the opener of the session limits the start. */
+/**
+ * The probe has no time limit of its own, in milliseconds: a process may be starting, and the opener of the session
+ * limits the start.
+ */
 const LONGEST_ANSWER_MS = LONGEST_TIMER_MS
 
 /** The server's self-description. */
@@ -66,7 +69,10 @@ export async function greet(send: Service, terms: Terms, signal: Signal): Promis
   }
 }
 
-/** Asks for the modern era first. A silent server may be slow, so a late answer still counts. */
+/**
+ * Tries the modern era, then the legacy era. A silent server may be slow, so a late answer to the first question still
+ * counts.
+ */
 async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal): Promise<Initialized> {
   const early = await probe.within(SILENCE_MS)
   if (early !== undefined) return early
@@ -74,14 +80,15 @@ async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal
     return await greet(send, { ...terms, era: 'legacy' }, signal)
   } catch (error) {
     if (!isGatewayError(error) || !isOtherEra(error)) throw error
-    // A slow starter then reads both questions, and both answers come at once, in any order.
+    // A server that starts slowly reads both requests at once and may answer in any order, so the modern answer may
+    // come next.
     const late = await probe.within(SILENCE_MS).catch(() => undefined)
     if (late === undefined) throw error
     return late
   }
 }
 
-/** The question whether a server is modern. */
+/** Asks a server whether it is modern. */
 class Probe {
   readonly initialized: Promise<Initialized>
   readonly #terms: Terms
@@ -101,11 +108,11 @@ class Probe {
     this.initialized = discover
       .initializeResult(this.#over.signal)
       .then((initializeResult) => ({ initializeResult, discover }))
-    // A failure is no unhandled rejection; later callers still get the failure.
+    // Prevents an unhandled rejection; users of `initialized` still get the failure.
     this.initialized.catch(() => undefined)
   }
 
-  /** Returns the answer of a modern server within `ms`. */
+  /** Resolves to the answer of a modern server; undefined after `ms`, or if the server is not modern. */
   within(ms: Millis): Promise<Initialized | undefined> {
     return new Promise((resolve, reject) => {
       const cancel = this.#terms.clock.after(ms, () => resolve(undefined))

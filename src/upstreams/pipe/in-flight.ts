@@ -5,7 +5,7 @@ import { Abandoned, type AbandonedCall } from './abandoned.ts'
 import { Backlog } from './backlog.ts'
 import { TaskProgress } from './task-progress.ts'
 
-/** Takes a server's message; `answer` comes with requests. */
+/** Takes a server's message; for a request, `answer` sends the answer to the server. */
 export type Deliver = (message: Message, answer?: Answer) => Promise<void> | undefined
 
 /** A call without an answer so far. */
@@ -18,11 +18,11 @@ export interface InFlightCall {
   readonly begunAt: Millis
   /** Whether the server may have received the call. */
   written: boolean
-  /** Restores the server's own answer; undefined without a fault. */
+  /** Stops a fault from changing the server's answer; undefined without a fault. */
   unshape: (() => void) | undefined
   /** Ends the wait for a slow channel. */
   release: (() => void) | undefined
-  /** Messages waiting for a slow channel when no other caller may wait; undefined before the first. */
+  /** Messages that wait for a slow channel, if other callers must not wait; undefined before the first message. */
   backlog: Backlog | undefined
 }
 
@@ -35,7 +35,7 @@ export interface InFlightParts {
   readonly overflow: (entry: InFlightCall) => void
 }
 
-/** Requests without questions or notifications of the server, so none are attributed to them. */
+/** Methods for which a server sends no requests or notifications, so no server message is attributed to them. */
 const quiet = new Set([
   'initialize',
   'server/discover',
@@ -50,7 +50,10 @@ const quiet = new Set([
   'resources/templates/list',
 ])
 
-/** Reads an id or token given out as a number; some servers return text. Undefined otherwise. */
+/**
+ * Returns an id or progress token of the gateway as a number, even if the server returned text; undefined for any other
+ * value.
+ */
 function ourNumber(id: unknown): number | undefined {
   if (typeof id === 'number') return id
   return typeof id === 'string' && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined
@@ -62,7 +65,7 @@ export class InFlight {
   readonly #entries = new Map<number, InFlightCall>()
   readonly abandoned: Abandoned
   readonly #taskProgress = new TaskProgress()
-  /** The only caller so far, as long as there is only one. */
+  /** The only caller so far; `several` after a second caller, or once the only caller has left. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** Answered calls whose callers have not yet got all earlier messages. */
   readonly #answered = new Set<InFlightCall>()
@@ -107,7 +110,7 @@ export class InFlight {
     this.#taskProgress.answered(id, call, answer.value)
   }
 
-  /** Passes on the progress of a call turned task. Returns false for other tokens. */
+  /** Passes on the progress of a call that became a task. Returns false if the token belongs to no such call. */
   progressOfTask(token: unknown, progress: Message): boolean {
     const number = ourNumber(token)
     const begun = number === undefined ? undefined : this.#taskProgress.get(number)
@@ -121,7 +124,7 @@ export class InFlight {
     return number === undefined ? undefined : this.#entries.get(number)
   }
 
-  /** The only call the server can be answering; undefined for none or several. */
+  /** The only call in flight; undefined for none or several, or while an abandoned call may still run. */
   get only(): InFlightCall | undefined {
     const [entry] = this.#entries.size === 1 ? this.#entries.values() : []
     return this.abandoned.leftMs > 0 ? undefined : entry
@@ -151,7 +154,10 @@ export class InFlight {
     entry.resolve(outcome)
   }
 
-  /** Notes an abandoned call, for which the server may still speak. Returns false where this does not matter. */
+  /**
+   * Notes an abandoned call, because the server may still send messages for it. Returns false for a call that need not
+   * be noted.
+   */
   abandon({ id, begunAt, call: { caller, method } }: InFlightCall): boolean {
     if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return false
     this.abandoned.add(id, { caller, method, ranMs: this.#parts.clock.now() - begunAt })
@@ -211,12 +217,16 @@ export class InFlight {
     return true
   }
 
-  /** Returns the only caller ever, while present; undefined when there were others. */
+  /**
+   * Returns the caller if this session has had only one caller, who is still present and legacy; otherwise undefined.
+   */
   soleCaller(): Caller | undefined {
     return typeof this.#sole === 'string' || this.#sole.era === 'modern' ? undefined : this.#sole
   }
 
-  /** Returns the way to a caller: through its latest call in flight, otherwise outside of calls. */
+  /**
+   * Returns a function that sends messages to a caller: through its latest call in flight, otherwise outside of calls.
+   */
   wayTo(caller: Caller): Deliver {
     const latest = this.#latest(caller)
     return (message, answer) => {
@@ -226,7 +236,10 @@ export class InFlight {
     }
   }
 
-  /** Sends through a call's channel. Waits for a slow channel only if unshared, and while the call is in flight. */
+  /**
+   * Sends a message through a call's channel. The result is a wait for a slow channel only if no other client could be
+   * delayed; otherwise later messages queue in the backlog.
+   */
   through(entry: InFlightCall, message: Message, answer?: Answer): Promise<void> | undefined {
     const { call, backlog } = entry
     if (backlog?.isFull === true) return void backlog.add(message, answer)

@@ -48,7 +48,7 @@ const INITIALIZED_MS = 1_000
 /** Notifications reserved for the gateway, which does the handshake and assigns request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
 
-/** Requests without a cancellation: before its first answer, a server may not understand a cancellation. */
+/** Requests that are never cancelled: before its first answer, a server may not understand a cancellation. */
 const handshakeMethods: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
 /** Ends a call whose client does not read, when other callers must not wait. */
@@ -147,7 +147,10 @@ export class MessageSession implements UpstreamSession {
     })
   }
 
-  /** `from`: the sender, when callers share the upstream session. */
+  /**
+   * Passes a caller's notification or answer to the server. `from`: the caller, when callers share the upstream
+   * session.
+   */
   async post(text: string, from?: Caller): Promise<void> {
     if (this.ended.aborted) throw this.ended.reason
     const message = readMessage(text)
@@ -238,10 +241,13 @@ const NOISE_EVERY_MS = 60_000
 /** Some programs begin their output with this mark. */
 const BYTE_ORDER_MARK = '\ufeff'
 
-/** Most braces of a line tried as the begin of an answer behind a banner. */
+/** How many opening braces of a line are tried as the start of an answer behind a banner. */
 const MOST_BANNER_BRACES = 16
 
-/** Matches the start of an intended answer: the outcome first, or JSON-RPC without a method before the outcome. */
+/**
+ * Matches the start of a text that is meant as an answer: the outcome first, or JSON-RPC without a method before the
+ * outcome.
+ */
 const meantAsAnswer =
   /^\s*\{(?:\s*"(?:result|error)"\s*:\s*\{|(?=[^]*["']jsonrpc["'])(?:(?!["']method["'])[^])*?["'](?:result|error)["']\s*:)/
 
@@ -359,7 +365,7 @@ class Inbox implements PipeEvents {
     }
   }
 
-  /** In the modern era, most notifications name their subscription. */
+  /** Passes on a notification. In the modern era, most notifications name their subscription. */
   #told(message: Message): Promise<void> | undefined {
     const { _meta } = paramsOf(message.value)
     const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
@@ -378,7 +384,7 @@ class Inbox implements PipeEvents {
     return this.#discard('progress that nobody asked for', message)
   }
 
-  /** Handles JSON without JSON-RPC: an intended answer ends its call. */
+  /** Handles JSON that is no JSON-RPC message. If it has the id of a call, the call ends with an error. */
   #malformed(message: Message): Promise<void> | undefined {
     const entry = 'method' in message.value ? undefined : this.#calls.get(message.value.id)
     if (entry === undefined) return this.#unreadable(message.text)
@@ -400,7 +406,7 @@ class Inbox implements PipeEvents {
     return undefined
   }
 
-  /** Returns the answer to a handshake after a banner without a line end. */
+  /** Returns the answer to a handshake in a line that begins with a banner; undefined without such an answer. */
   #behindBanner(text: string): Message | undefined {
     if (text.length >= LARGE_TEXT) return undefined
     let at = text.indexOf('{')
@@ -414,7 +420,10 @@ class Inbox implements PipeEvents {
     return undefined
   }
 
-  /** Returns the call for an intended answer in broken JSON: the named call, otherwise the only call. */
+  /**
+   * Returns the call that a text of broken JSON is meant to answer: the call with the id in the text, otherwise the
+   * only call.
+   */
   #meantFor(ends: Overlong): InFlightCall | undefined {
     if (!/^\s*\{/.test(ends.head)) return undefined
     const id = repliedId(ends)
@@ -470,7 +479,10 @@ class ServerRequests {
     this.answer(request, errorText(null, refusal.code, refusal.message))
   }
 
-  /** Answers for the gateway without delay: a server may have to write before it can read. Drops excess answers. */
+  /**
+   * Answers a request for the gateway, without waiting until the server reads: a server may have to write before it can
+   * read. Drops answers beyond `MAX_OPEN`.
+   */
   answer(request: Message, text: string): void {
     const id = answerableId(request)
     if (id !== undefined) this.#answer(id, text)
@@ -497,7 +509,7 @@ class ServerRequests {
     return open?.deliver(notification)
   }
 
-  /** Answers for a departed caller. */
+  /** Answers the open requests to a departed caller with an error. */
   abandon(caller: Caller): void {
     for (const [id, open] of this.#open) {
       if (open.caller !== caller) continue

@@ -9,7 +9,7 @@ import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
 
 export interface Posting {
-  /** Cancels the text while waiting for its turn. */
+  /** Cancels the text if it still waits to be written. */
   readonly signal?: Signal | undefined
   /** Further headers, for pipes with headers. */
   readonly headers?: Readonly<Record<string, string>> | undefined
@@ -37,7 +37,10 @@ export interface PipeEvents {
   message(text: string): Promise<void> | undefined
   /** A text of more than `limit` bytes was discarded; `id`: the id of the answered request, if known. */
   overlong(id: number | undefined, limit: number): void
-  /** The pipe has ended; no other method is called later. `words`: the other side's last words besides the texts. */
+  /**
+   * The pipe has ended; no other method is called later. `words`: the last output of the server besides the texts, such
+   * as its standard error.
+   */
   closed(error: GatewayError, words?: string): void
 }
 
@@ -51,7 +54,7 @@ export interface Terms {
   readonly audience: Audience
   /** Whether callers share the upstream session; default false. */
   readonly shared?: boolean
-  /** The server's era, default `legacy`; `auto` asks. */
+  /** The server's era, default `legacy`; with `auto`, the gateway asks the server. */
   readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log

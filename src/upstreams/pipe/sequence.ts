@@ -8,7 +8,7 @@ export class Sequence<Item> {
     this.#take = take
   }
 
-  /** A promise means: wait before the next item. */
+  /** Handles an item after all earlier items. A returned promise means: wait before the next item. */
   pass(item: Item): Promise<void> | undefined {
     const taken = this.#passed === undefined ? this.#take(item) : this.#passed.then(() => this.#take(item))
     const passed = taken?.finally(() => {

@@ -8,7 +8,7 @@ import { shortId } from '../../units/short-id.ts'
 const MAX_TOKENS = 10_000
 const MAX_OF_CALLER = 1_000
 
-/** A call turned task. */
+/** A call that became a task. */
 interface Begun {
   readonly caller: Caller
   readonly token: ProgressToken
@@ -16,17 +16,20 @@ interface Begun {
 }
 
 /**
- * Progress tokens of calls turned tasks, for callers with sessions, kept until the task's result. Above the limit, the
- * caller with the most tokens loses its oldest.
+ * The progress tokens of calls that became tasks, kept until the task's result. Only for callers with sessions. Above
+ * the limit, the caller with the most tokens loses its oldest token.
  */
 export class TaskProgress {
   /** By the gateway's call ids, which are the server's tokens. */
   readonly #begun = new Map<number, Begun>()
   readonly #ids = new Map<string, number>()
-  /** The gateway's ids, oldest first. */
+  /** The gateway's call ids of each caller, oldest first. */
   readonly #shares = new Map<Caller, Set<number>>()
 
-  /** Takes the answer to a call: a task begins or ends. A server may send queued progress before the result. */
+  /**
+   * Notes a task that begins or ends with the answer to a call. A token stays until the result is fetched, because the
+   * server may send queued progress before.
+   */
   answered(id: number, call: Call, { result }: Message['value']): void {
     if (call.method === 'tasks/result') {
       const { taskId } = paramsOf(call.message.value)

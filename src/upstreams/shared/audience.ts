@@ -18,7 +18,7 @@ export interface Refusal {
 export interface Audience {
   respondent(request: Message, calls: InFlight): Respondent | Refusal
   notify(notification: Message, calls: InFlight): Promise<void> | undefined
-  /** Returns the answer to a request for another caller's things; the server does not see the request. */
+  /** Returns an error for a request about another caller's task, which the server must not get; otherwise undefined. */
   refusal?(call: Call): Outcome | undefined
   /** Takes the answer to a caller's request; returns the part for this caller. */
   answered?(method: string, caller: Caller, reply: Message): Message
@@ -30,7 +30,7 @@ const unclear: Refusal = { code: INTERNAL_ERROR, message: 'cannot tell which cli
 
 /**
  * Returns the audience of an upstream session for a single caller: every message is for this caller. A modern caller
- * stands for all similar clients, so messages of a call need a single open call.
+ * stands for several clients, so a message that belongs to a call is delivered only if exactly one call is open.
  */
 export function soloAudience(server: string, caller: Caller): Audience {
   const isUnclear = (calls: InFlight) => caller.era === 'modern' && calls.onlyCaller() === undefined

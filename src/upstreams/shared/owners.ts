@@ -4,8 +4,8 @@ import { shortId } from '../../units/short-id.ts'
 /**
  * Most remembered ids, of all callers and of one caller. A caller at its own limit loses its oldest id. At the total
  * limit, the caller with the most ids loses its oldest, if it has more than the new id's caller. Otherwise the new id's
- * caller loses its own oldest id, or the new id is not remembered. So no caller loses ids to callers with more. Of each
- * caller, finished ids go first.
+ * caller loses its own oldest id, or the new id is not remembered. So no caller loses ids to a caller with more ids.
+ * Each caller loses its finished ids first.
  */
 const MAX_IDS = 10_000
 const MAX_OF_CALLER = 1_000
@@ -13,10 +13,13 @@ const MAX_OF_CALLER = 1_000
 /** How long an id is remembered since last seen, in milliseconds, whatever its server says. */
 const LONGEST_MS: Millis = 24 * 60 * 60_000
 
-/** How long the server may work for a departed caller, in milliseconds: the beneficiary is unclear meanwhile. */
+/**
+ * How long the server may work for a departed caller, in milliseconds: meanwhile, a server request may belong to this
+ * caller.
+ */
 const AFTER_LEAVING_MS: Millis = 5 * 60_000
 
-/** Longest time expired entries still count, in milliseconds: a sweep scans all ids. */
+/** Least interval between sweeps of expired entries, in milliseconds: a sweep scans all ids. */
 const SWEEP_MS: Millis = 1_000
 
 interface Owned<Owner> {
@@ -25,7 +28,7 @@ interface Owned<Owner> {
   /** Whether the server may still work on this id. */
   open: boolean
   until: Millis
-  /** Latest time the id counts as open. */
+  /** Until when the id may count as open. */
   openUntil: Millis
 }
 
@@ -41,7 +44,7 @@ export interface Work<Owner> {
 interface Share {
   readonly open: Set<string>
   readonly over: Set<string>
-  /** How long the server may still work on forgotten ids. */
+  /** Until when the server may still work on forgotten ids. */
   forgottenUntil: Millis
 }
 
@@ -50,7 +53,7 @@ export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
   readonly #ids = new Map<string, Owned<Owner>>()
   readonly #shares = new Map<Owner | undefined, Share>()
-  /** No entry expires earlier. */
+  /** Time of the next expiry: no entry expires earlier. */
   #nextExpiry: Millis = Infinity
   #sweptAt: Millis = -Infinity
   readonly #longestOpenMs: Millis
@@ -66,9 +69,9 @@ export class Owners<Owner> {
   }
 
   /**
-   * Gives an id to a caller, unless the server still works on another caller's thing under the id; a server may reuse
-   * finished ids. `open`: whether the server continues its work; `openMs`: the longest time. The id stays the caller's
-   * for a day: some servers keep tasks longer than announced.
+   * Makes a caller the owner of an id, unless the server still works under this id for another caller; a server may
+   * reuse finished ids. `open`: whether the server continues its work; `openMs`: for how long at most. The id stays the
+   * caller's for a day: some servers keep tasks longer than announced.
    */
   add(given: string, owner: Owner, open: boolean, openMs: Millis = LONGEST_MS): void {
     const id = shortId(given)
@@ -207,7 +210,7 @@ export class Owners<Owner> {
     return largest
   }
 
-  /** Returns false for an empty share. */
+  /** Forgets the oldest id of a share, finished ids first. Returns false for an empty share. */
   #forgetOldest(share: Share): boolean {
     const [id] = share.over.size > 0 ? share.over : share.open
     const owned = id === undefined ? undefined : this.#ids.get(id)

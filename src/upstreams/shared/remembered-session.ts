@@ -18,12 +18,18 @@ interface RememberedTerms {
 /** How long a server may take to accept the restored state, in milliseconds; calls wait this long. */
 const TELLING_MS: Millis = 5_000
 
-/** A session that ends with its process or stream. Its successor restores the subscriptions and the log level. */
+/**
+ * A session that ends with its process or stream. The caller's next session restores the subscriptions and the log
+ * level.
+ */
 export class RememberedSession implements UpstreamSession {
   readonly #session: UpstreamSession
   readonly #state: SessionState
 
-  /** Restores the state in a new session; ignores refusals. Rejects with a `GatewayError` when unwanted or over. */
+  /**
+   * Restores the state in a new session; ignores refusals. Rejects with a `GatewayError` if the signal aborts or the
+   * session ends.
+   */
   static async tell(
     session: UpstreamSession,
     state: SessionState,
@@ -44,7 +50,7 @@ export class RememberedSession implements UpstreamSession {
       const { message } = error as GatewayError
       if (!signal.aborted)
         log.warn({ why: message }, 'the server refused subscriptions or the log level of an earlier session')
-      // The restored state may have killed the server, which other callers need.
+      // The restored state may have crashed the server, which other callers need. It is not restored again.
       if (session.ended.aborted) state.forget()
       if (signal.aborted || session.ended.aborted) {
         void session.close()
@@ -80,7 +86,9 @@ export class RememberedSession implements UpstreamSession {
     return SessionState.isAbout(call) ? this.#noted(call, answer) : answer
   }
 
-  /** Notes a subscription or log level once the server has accepted, and the end of a subscription at once. */
+  /**
+   * Notes a subscription or log level once the server has accepted it, and the end of a subscription after any outcome.
+   */
   async #noted(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
     const outcome = await answer
     if (call.method === 'resources/unsubscribe' || resultOf(outcome) === 'returned') this.#state.note(call)

@@ -141,12 +141,12 @@ class SharedSession implements UpstreamSession {
 
   async post(text: string): Promise<void> {
     if (this.ended.aborted) throw this.ended.reason
-    // The process knows of no roots.
+    // The process was told that clients have no roots.
     if (readMessage(text)?.value.method === 'notifications/roots/list_changed') return
     await this.#upstreamSession.post(text, this.#caller)
   }
 
-  /** Does nothing: each participant gets all its messages anyway. */
+  /** Does nothing: each caller gets all its messages anyway. */
   listen(): void {}
 
   close(): Promise<void> {
@@ -190,7 +190,10 @@ class SharedSession implements UpstreamSession {
     return needed ? Promise.resolve(emptyAnswer(call)) : this.#upstreamSession.exchange(call)
   }
 
-  /** Sends the process the most verbose level asked for by any caller; less verbose callers do not get the surplus. */
+  /**
+   * Sends the process the most verbose level asked for by any caller; the other callers do not get the additional
+   * messages.
+   */
   #setLevel(call: Call): Promise<Outcome> {
     const { levels } = this.#audience
     const undo = levels.ask(this.#caller, paramsOf(call.message.value).level)
@@ -229,7 +232,7 @@ const LONGEST_NAME = 64
 
 const remedy = 'configure the server with `sharing: per_session`'
 
-/** The client capability needed for each method of a request. */
+/** The client capability that each method of a server request needs. */
 const needed: ReadonlyMap<unknown, string> = new Map([
   ['sampling/createMessage', 'sampling'],
   ['elicitation/create', 'elicitation'],
@@ -245,7 +248,7 @@ class SharedAudience implements Audience {
   readonly levels = new LogLevels()
   readonly #server: string
   readonly #tasks: Tasks
-  /** The recipients of pages for users. */
+  /** The callers whose users must visit a page, by elicitation id. */
   readonly #elicitations: Owners<Caller>
   readonly #changes: Coalescing<Message>
   readonly #clock: Clock
@@ -348,7 +351,7 @@ class SharedAudience implements Audience {
     const names = owners.slice(0, MOST_NAMED).map(nameOf)
     const whose = owners.length === 0 ? 'a client that has left' : names.join(', ')
     const why = isTask
-      ? `without a task's name while a task of ${whose} is open: until the task ends, or its client has left,`
+      ? `that name no task while a task of ${whose} is open: until the task ends, or its client has left,`
       : `while a call that ${whose} gave up may go on: until the server answers the call, or has had time to stop,`
     this.#log.warn(
       { method, owners: names, leftMs: Math.round(leftMs) },
@@ -389,7 +392,7 @@ function can({ initializeParams }: Caller, capability: string): boolean {
 /** Most verbose first. */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** Level of a caller without a request for a level, after another caller's request. */
+/** Log level of a caller that has set no level, once another caller has set a level. */
 const UNASKED = levels.indexOf('info')
 
 /** Each caller's log level, for a server with a single level. */
@@ -402,7 +405,9 @@ class LogLevels {
     return levels[this.#counts.findIndex((count) => count > 0)]
   }
 
-  /** Sets a caller's level. Returns an undo function for a declining server; undefined for an unknown level. */
+  /**
+   * Sets a caller's level. Returns a function that undoes this if the server declines; undefined for an unknown level.
+   */
   ask(caller: Caller, level: unknown): (() => void) | undefined {
     const rank = levels.indexOf(level as string)
     if (rank === -1) return undefined
@@ -437,7 +442,7 @@ export class Subscriptions {
   readonly #callers = new Map<string, Set<Caller>>()
   readonly #uris = new Map<Caller, Set<string>>()
 
-  /** Adds a subscription. Returns an undo function for a declining server. */
+  /** Adds a subscription. Returns a function that undoes this if the server declines. */
   add(uri: string, caller: Caller): () => void {
     const callers = this.#callers.get(uri) ?? new Set()
     if (callers.has(caller)) return () => undefined
@@ -446,7 +451,7 @@ export class Subscriptions {
     return () => this.remove(uri, caller)
   }
 
-  /** Returns whether other callers are still subscribed. */
+  /** Removes a subscription. Returns whether other callers are still subscribed. */
   remove(uri: string, caller: Caller): boolean {
     const callers = this.#callers.get(uri)
     callers?.delete(caller)
@@ -457,7 +462,7 @@ export class Subscriptions {
     return this.#callers.has(uri)
   }
 
-  /** Ends all subscriptions of a caller; returns the resources without subscribers. */
+  /** Ends all subscriptions of a caller; returns the resources that have no subscribers left. */
   release(caller: Caller): string[] {
     return [...(this.#uris.get(caller) ?? [])].filter((uri) => !this.remove(uri, caller))
   }

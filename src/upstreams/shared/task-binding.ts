@@ -23,7 +23,7 @@ export class TaskBinding {
     return this.#isShown(call.caller, paramsOf(call.message.value).taskId) ? undefined : taskNotFound(call.id)
   }
 
-  /** Notes a tool call turned task. Returns the outcome, for `tasks/list` without other callers' tasks. */
+  /** Notes the task that a tool call created. Returns the outcome; removes other callers' tasks from a `tasks/list`. */
   answered<Ended extends Outcome>(call: Call, outcome: Ended): Ended {
     if (outcome.kind !== 'answered') return outcome
     const { result } = outcome
@@ -38,7 +38,7 @@ export class TaskBinding {
     return outcome
   }
 
-  /** Whether a caller may see a notification: not about other callers' tasks. */
+  /** Whether a caller may see a notification; false if it is about another caller's task. */
   mayHear(caller: Caller, { value }: Message): boolean {
     return value.method !== TASK_STATUS || this.#isShown(caller, paramsOf(value).taskId)
   }

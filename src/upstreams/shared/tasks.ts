@@ -5,7 +5,7 @@ import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/js
 import { namesTask, RELATED_TASK, terminal, toldTask } from '../../protocol/mcp-task.ts'
 import { Owners, type Work } from './owners.ts'
 
-/** Returns a server's answer about an unknown task. */
+/** Returns the answer that a server gives for an unknown task. */
 export function taskNotFound(id: RequestId): Outcome {
   const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
   const result: CallResult = {
@@ -17,8 +17,8 @@ export function taskNotFound(id: RequestId): Outcome {
 }
 
 /**
- * How long a process may speak for a task without naming it, in milliseconds: meanwhile its questions go to nobody
- * else. Afterwards the protocol applies, and the process must name the task.
+ * How long a process may send requests for an open task without naming the task, in milliseconds. During this time,
+ * such requests go to no other caller. Afterwards, the process must name the task, as the protocol demands.
  */
 const LONGEST_OPEN_MS: Millis = 10 * 60_000
 
@@ -36,7 +36,7 @@ export class Tasks {
     return isOwn ? undefined : taskNotFound(id)
   }
 
-  /** Takes an answer to a caller's request; returns the part for this caller. */
+  /** Notes the tasks in an answer to a caller's request; removes other callers' tasks from a `tasks/list`. */
   answered(method: string, caller: Caller, reply: Message): Message {
     const { result } = reply.value
     if (!isObject(result)) return reply

@@ -93,7 +93,7 @@ export class SseUpstream implements Upstream {
     return RememberedSession.tell(upstreamSession, this.#states.of(caller), told, signal)
   }
 
-  /** Whether the address serves an event stream with an endpoint first. Never rejects. */
+  /** Resolves to whether the address serves an event stream whose first event names an endpoint. Never rejects. */
   async namesEndpoint(caller: Caller, signal: Signal): Promise<boolean> {
     try {
       const pipe = await this.#connectFor(caller)(deaf, signal)
@@ -134,7 +134,7 @@ export class SseUpstream implements Upstream {
     }
   }
 
-  /** Credentials go only to the configured origin, whatever endpoint a server names. */
+  /** Returns the wire to an endpoint. Throws for an endpoint of another origin, which must not get credentials. */
   #wireTo(endpoint: string, caller: Caller): HttpWire {
     const { url, config } = this.#options
     const target = URL.canParse(endpoint, url) ? new URL(endpoint, url) : undefined
@@ -148,7 +148,7 @@ export class SseUpstream implements Upstream {
   }
 }
 
-/** Ignores a stream opened only for a look. */
+/** Ignores all events of a stream that was opened only to find out the transport. */
 const deaf: PipeEvents = { message: () => undefined, overlong: () => undefined, closed: () => undefined }
 
 /** How long the server may take to accept a ping, in milliseconds. */
@@ -158,7 +158,7 @@ const PING_MS: Millis = 5_000
 const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 interface SsePipeParts extends ReplyLimits {
-  /** For the event stream. */
+  /** The wire that opens the event stream. */
   readonly wire: HttpWire
   /** Returns the wire to the named endpoint. Throws a `GatewayError` for a forbidden endpoint. */
   readonly wireTo: (endpoint: string) => HttpWire
@@ -177,7 +177,7 @@ class SsePipe implements Pipe, ReplySink {
   readonly #stream: HttpReply
   #posts: HttpWire | undefined
   readonly #unread = new Unread(LIMITS)
-  /** In order: the events of a chunk arrive at once, even before the first was taken. */
+  /** Handles messages in order: the events of a chunk arrive at once, even before the first was handled. */
   readonly #messages = new Sequence<string>((data) => this.#parts.events.message(data))
   readonly #answers = new AnswerShaper({
     pass: (data) => this.#messages.pass(data),
@@ -185,7 +185,7 @@ class SsePipe implements Pipe, ReplySink {
   })
   #over: GatewayError | undefined
   readonly #ended = new Cancellation()
-  /** Whether the server has forgotten the upstream session. */
+  /** Asks whether the server has forgotten the upstream session. */
   readonly #asking: SharedAttempts<boolean>
   #opened: () => void = () => undefined
   #failed: (error: GatewayError) => void = () => undefined
@@ -293,7 +293,10 @@ class SsePipe implements Pipe, ReplySink {
     }
   }
 
-  /** Returns the error for a refused message. An apparent loss ends the stream only if a ping gets the same reply. */
+  /**
+   * Returns the error for a refused message. A refusal that looks like a lost session ends the stream only if a ping is
+   * refused in the same way.
+   */
   readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
     const context = {
       hasSession: this.#posts !== undefined,
@@ -313,7 +316,10 @@ class SsePipe implements Pipe, ReplySink {
     return lost
   }
 
-  /** Sends a ping and ignores the answer: only a refusal matters. No answer proves nothing. */
+  /**
+   * Resolves to whether the server refuses a ping as in a lost session. Ignores the answer to the ping; a missing
+   * answer proves nothing.
+   */
   #ask(end: Signal): Promise<boolean> {
     const ping = requestText('breakwater:ping', 'ping')
     return within(PING_MS, this.#parts.clock, end, (signal) => {

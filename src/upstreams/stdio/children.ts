@@ -61,7 +61,7 @@ export class Children {
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
   }
 
-  /** Throws when a client has too many processes. Processes of the gateway itself are never too many. */
+  /** Throws when the client or the server has too many processes. The gateway's own processes have no limit. */
   assertRoom(client: string | undefined): void {
     if (client === undefined) return
     const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits()
@@ -179,7 +179,7 @@ class Child implements SpeakingPipe {
   readonly #leader: ChildProcessWithoutNullStreams
   readonly #parts: ChildParts
   readonly #outbox: Outbox
-  /** In order: injected bytes go between two lines of the process. */
+  /** Handles output in order: injected bytes go between two lines of the process. */
   readonly #output: Sequence<string | Overlong | Written>
   readonly #answers: AnswerShaper
   readonly #complaints = new Complaints()
@@ -253,7 +253,7 @@ class Child implements SpeakingPipe {
     this.#stage = 'terminating'
     this.#outbox.end()
     this.#signal('SIGTERM')
-    // A stopped process gets the SIGTERM only now, whoever stopped the process.
+    // After SIGCONT, a stopped process also gets the SIGTERM, whoever stopped the process.
     this.#signal('SIGCONT')
     this.#later(TERM_GRACE_MS, () => this.#kill())
   }
@@ -265,7 +265,7 @@ class Child implements SpeakingPipe {
     for (const stream of this.#leader.stdio) stream?.destroy()
   }
 
-  /** The leader is gone. Its children may remain, and get time to end normally. */
+  /** Handles the end of the leader. Its children may still run, and get time to end normally. */
   #exited(): void {
     if (this.#stage === 'running' || this.#stage === 'closing') this.#terminate()
     this.#hasGroup = this.#signal(0)
@@ -290,7 +290,7 @@ class Child implements SpeakingPipe {
 
   /** Signals the whole group; returns false without a group. */
   signal(name: NodeJS.Signals): boolean {
-    // An ending process is not stopped.
+    // A process that is about to end must not be stopped.
     if (name === 'SIGSTOP' && this.#stage !== 'running') return false
     if (name === 'SIGSTOP') this.#isStopped = true
     if (name === 'SIGCONT') this.#isStopped = false
@@ -343,7 +343,7 @@ class Child implements SpeakingPipe {
     )
   }
 
-  /** Streams destroyed by Breakwater end with an error, too. */
+  /** Logs a read error, except after a kill: streams destroyed by Breakwater also end with an error. */
   readonly #unreadable = (error: unknown): void => {
     if (this.#stage !== 'killed') this.#parts.log.error({ err: error }, 'cannot read from the server')
   }
@@ -352,7 +352,7 @@ class Child implements SpeakingPipe {
 /** Bytes injected by a fault. */
 interface Written {
   readonly bytes: Buffer
-  /** Aborting drops all unread bytes. */
+  /** An abort drops all unread bytes. */
   readonly over?: Signal
 }
 

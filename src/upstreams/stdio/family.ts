@@ -1,12 +1,12 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 /**
- * The variable with the starter of a process: `{gateway}.{number}`, after the marks of enclosing gateways, separated by
- * spaces. All descendants of a server inherit the variable, even outside of its process group.
+ * The environment variable with the mark of a server's processes: `{gateway}.{number}`, after the marks of enclosing
+ * gateways, separated by spaces. All descendants of a server inherit the variable, even outside of its process group.
  */
 export const STARTED_BY = 'BREAKWATER_STARTED_BY'
 
-/** A process during its lifetime: its number alone may mean another process later. */
+/** A process, identified also by its start time: its number may belong to another process later. */
 export interface Member {
   readonly pid: number
   /** Start time, in clock ticks since the machine's start. */
@@ -16,16 +16,16 @@ export interface Member {
 /** The leader of a process group and session, both under its number. */
 export interface Leader {
   readonly pid: number
-  /** Undefined when the leader was gone before the first look. */
+  /** Undefined when the leader had ended before its start time could be read. */
   readonly start: string | undefined
 }
 
-/** The servers whose processes are looked for. */
+/** The servers whose processes are to be found. */
 export interface Sought {
   readonly leaders: readonly Leader[]
   /** Whether a mark in a process's environment belongs to the servers; by default environments are ignored. */
   readonly isMark?: (mark: string) => boolean
-  /** Found before: their children since then belong to the servers, whatever their names. */
+  /** Processes found earlier: children that they have started since then belong to the servers too. */
   readonly known: readonly Member[]
 }
 
@@ -74,7 +74,10 @@ export function familyOf({ leaders, isMark, known }: Sought, running: Running = 
   return [...family.values()]
 }
 
-/** A group's number is not reused while the group lives, with or without its leader. */
+/**
+ * Whether a leader's number still means its group: a number is not reused while the group lives, with or without its
+ * leader.
+ */
 function isStill({ pid, start }: Leader, running: Running): boolean {
   const status = running.get(pid)
   return start !== undefined && (status === undefined || status.start === start)
@@ -120,7 +123,10 @@ function readProc(path: string): string | undefined {
   }
 }
 
-/** Processes may end during a look, some are hidden, and some systems have no `/proc`. */
+/**
+ * Returns `instead` after an expected error: processes may end meanwhile, some are hidden, and some systems have no
+ * `/proc`. Throws other errors.
+ */
 function nothing<T>(error: unknown, instead: T): T {
   if (['ENOENT', 'ESRCH', 'EACCES', 'EPERM', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? ''))
     return instead

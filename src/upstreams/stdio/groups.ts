@@ -12,7 +12,7 @@ const leaders = new Map<ChildProcess, number>()
 /** The first part of all marks; renewed after each orderly end of a supervisor. */
 let gateway = randomUUID()
 
-/** Most restarts of the supervisor; afterwards there is none. */
+/** Most starts of the supervisor; afterwards, servers run without a supervisor. */
 const MAX_STARTS = 5
 
 /** How long the supervisor may take after the end of all servers, in milliseconds. */
@@ -20,19 +20,25 @@ const LONGEST_END_MS: Millis = 2_500
 
 const program = fileURLToPath(new URL('./supervisor.js', import.meta.url))
 
-/** Ends our servers after a kill of the gateway; see `supervisor.ts`. One for all servers, from the first. */
+/**
+ * The process that ends our servers after a kill of the gateway; see `supervisor.ts`. Starts with the first server, and
+ * serves all.
+ */
 let supervisor: ChildProcess | undefined
 let starts = 0
 let count = 0
 
-/** A place for a program about to start. */
+/** The environment and the registration of a program that is about to start. */
 export interface Place {
   readonly env: Readonly<Record<string, string>>
   /** Call once the program runs and leads its own group. */
   readonly taken: (leader: ChildProcess) => void
 }
 
-/** Ensures that a group does not outlive the gateway. Call before the start: the mark covers a kill in between. */
+/**
+ * Ensures that a group does not outlive the gateway. Call before the start: if the gateway is killed before `taken`,
+ * the supervisor finds the program by its mark.
+ */
 export function placeUnderUs(log: Log): Place {
   if (supervisor === undefined) startSupervisor(log)
   const number = ++count
@@ -53,13 +59,16 @@ export function placeUnderUs(log: Log): Place {
   }
 }
 
-/** Call before ending a program: while the program lives, more of its descendants can be found. */
+/**
+ * Announces the end of a program to the supervisor. Call it before the end, because more descendants can be found while
+ * the program lives.
+ */
 export function aboutToEnd(leader: ChildProcess): void {
   const number = leaders.get(leader)
   if (number !== undefined) tell(`? ${number}`)
 }
 
-/** Never throws: servers run without a supervisor, too. */
+/** Starts the supervisor. Never throws, because servers can also run without a supervisor. */
 function startSupervisor(log: Log): void {
   if (process.platform === 'win32' || starts === MAX_STARTS) return
   starts++
@@ -88,16 +97,19 @@ function startSupervisor(log: Log): void {
   }
   started.once('error', ({ message }) => lost(`cannot be started (${message})`))
   started.once('exit', (code, signal) => lost(`ended (${signal ?? `exit code ${code}`})`))
-  // Without file descriptors there are no pipes either; the failure is reported later.
+  // If the gateway has no file descriptors left, `stdin` is missing; the `error` event reports this failure later.
   const input = started.stdin as (Writable & { unref(): void }) | null | undefined
-  // The exit handler reports its end.
+  // Write errors are ignored: the `exit` handler reports the end of the supervisor.
   input?.on('error', () => undefined)
   input?.unref()
   started.unref()
   for (const [leader, number] of leaders) tell(`+ ${number} ${leader.pid}`)
 }
 
-/** Ends the unneeded supervisor and servers' stray processes. Resolves when gone, or after `LONGEST_END_MS`. */
+/**
+ * Ends the supervisor if no server runs; the supervisor first ends processes left by servers. Resolves at its end, or
+ * after `LONGEST_END_MS`.
+ */
 export function endSupervisor(clock: Clock): Promise<void> {
   const ending = supervisor
   if (ending === undefined || leaders.size > 0) return Promise.resolve()
@@ -127,7 +139,7 @@ function killAll(): void {
     try {
       process.kill(-(pid as number), 'SIGKILL')
     } catch {
-      // Gone already; whatever else it is must not spare the others.
+      // The group is usually gone already; no error may keep the other groups alive.
       continue
     }
   }

@@ -39,7 +39,7 @@ export function launchError(
   })
 }
 
-/** In the words of shells, if any. */
+/** Returns why a program could not be started, in the usual words of shells. */
 function whyNotLaunched(command: string, cwd: string | undefined, code: string): string {
   const mayBeFolder = ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP'].includes(code)
   if (mayBeFolder && cwd !== undefined && !isFolder(cwd))
@@ -69,9 +69,9 @@ function isFolder(path: string): boolean {
 }
 
 /**
- * Variables inherited from our environment: identity, place and language. None may hold a secret. So there are neither
- * proxies (their URLs carry passwords) nor settings of package managers; a server in need of these names them in its
- * own `env`.
+ * Variables that servers inherit from our environment: identity, place and language. None may hold a secret. So the
+ * list has neither proxies (their URLs carry passwords) nor settings of package managers. A server that needs such
+ * variables gets them from its own `env`.
  */
 const inherited = [
   'HOME',

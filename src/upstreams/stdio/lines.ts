@@ -70,8 +70,8 @@ export class LineReader {
 }
 
 /**
- * Reads a stream line by line to its end. The stream waits for promises of `take`. The stream also waits after many
- * lines at once, so others get their turn; `peer` takes the turn. Rejects when the stream breaks.
+ * Reads a stream line by line to its end. Reading waits for each promise of `take`. Reading also pauses after many
+ * lines at once, so other servers get their turn; `peer`: the server for `ownTurn`. Rejects when the stream breaks.
  */
 export async function readLines(
   stream: AsyncIterable<Buffer> | Iterable<Buffer>,

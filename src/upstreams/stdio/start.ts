@@ -7,24 +7,33 @@ import type { Connect, Pipe, PipeEvents } from '../pipe/pipe.ts'
 import type { StartLimits } from '../upstream.ts'
 import { clipWords } from '../../units/recent.ts'
 
-/** A process with known last words. */
+/** A pipe to a process whose latest error output is known. */
 export interface SpeakingPipe extends Pipe {
-  /** The end of its standard error, quoted and without secrets; undefined without output. */
+  /**
+   * The line of its standard error that most likely explains its end, quoted and without secrets; undefined without
+   * output.
+   */
   readonly lastWords: string | undefined
 }
 
 export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
 
-/** Experience from successful starts: a slow program is slow each time; a first download happens once. */
+/**
+ * Learns from successful starts how long a program takes: a slow program is slow each time, but its first download
+ * happens only once.
+ */
 export class Experience {
   #longestMs: Millis | undefined
 
-  /** Notes a successful start after this silence. */
+  /** Notes a successful start; `silentMs`: how long the process wrote nothing. */
   learn(silentMs: Millis): void {
     this.#longestMs = Math.max(silentMs, this.#longestMs ?? 0)
   }
 
-  /** Returns how long the next process may be silent: a program that never came up may still be downloading. */
+  /**
+   * Returns how long the next process may be silent: a program that has never started successfully may still be
+   * downloading.
+   */
   patienceFor({ startMs, handshakeMs }: StartLimits): Millis {
     if (this.#longestMs === undefined) return startMs
     return Math.min(startMs, Math.max(handshakeMs, 3 * this.#longestMs))
@@ -96,7 +105,7 @@ export class Start {
     })
   }
 
-  /** The process can speak: from now on the handshake limit applies. */
+  /** Called when the process writes: from its first output on, the handshake limit applies. */
   #spoke(): void {
     if (this.#isOver || this.#silentMs !== undefined) return
     const { key, limits, clock } = this.#parts
@@ -139,10 +148,10 @@ function withWords(message: string, words: string | undefined): string {
 /** Kept part of each line, in characters. */
 const KEPT_CHARACTERS = 1_000
 
-/** A line with a cause counts for this many further lines: a long stack may follow. */
+/** A line that names a cause is kept for this many further lines: a long stack trace may follow. */
 const CAUSE_HOLDS_FOR = 200
 
-/** Lines with a cause. Later lines say where the failure happened, and with what data. */
+/** Matches a line that names the cause of a failure. Later lines say where the failure happened, and with what data. */
 const CAUSE =
   /\b(?:error|exception|fatal|panic|missing|required|cannot|could not|not found|denied|invalid)\b|Error:/i
 
@@ -153,7 +162,7 @@ const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
 export class Complaints {
   #cause = ''
   #sinceCause = 0
-  /** The last line without a postscript, and the last line of all. */
+  /** The last line that is no postscript, and the last line of all. */
   #line = ''
   #last = ''
 

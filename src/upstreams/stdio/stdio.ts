@@ -51,7 +51,10 @@ export class StdioUpstream implements Upstream {
   readonly #experience = new Experience()
   readonly #states = new SessionStates()
   readonly #conceal: Conceal
-  /** Running or starting: an abandoned start continues, since the process may be installing a program. */
+  /**
+   * The shared connection, running or starting. An abandoned start continues, since the process may be installing a
+   * program.
+   */
   #shared: Promise<SharedConnection> | undefined
   /** Why the gateway's own last start failed, until another start succeeds; not caused by an agent. */
   #gatewaysFailure: GatewayError | undefined
@@ -108,7 +111,7 @@ export class StdioUpstream implements Upstream {
 
   close(): Promise<void> {
     const closing = this.#children.close()
-    // Before the processes end: the end of a closed upstream session is no crash.
+    // Closes the sessions before the processes end: the end of a closed upstream session does not count as a crash.
     for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
     return closing
   }
@@ -315,7 +318,7 @@ function notBefore({ failure, ended }: Owned, retryAfterMs: Millis): GatewayErro
   return failure === undefined ? error : { ...error, notStarted: true }
 }
 
-/** After the first crash, in milliseconds; doubles with each further crash. */
+/** Pause after the first crash, in milliseconds; doubles with each further crash. */
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
 
@@ -368,7 +371,7 @@ class ProgramEra {
   readonly #clock: Clock
   #known: SpokenEra | undefined
 
-  /** With `auto` the server is asked. */
+  /** With `auto`, the gateway asks the server. */
   constructor(era: Era | 'auto', clock: Clock) {
     this.#era = era
     this.#clock = clock
@@ -381,7 +384,10 @@ class ProgramEra {
     return { [era]: { speaks: true, decidedBy, at } }
   }
 
-  /** Like `open`, in the program's era. A process that ends at the first question is restarted once, as legacy. */
+  /**
+   * Calls `open` with the program's era. If the process ends at the first request, starts it once more, in the legacy
+   * era.
+   */
   async open<Opened extends Held>(
     connect: Connect,
     open: (connect: Connect, era: Era | 'auto') => Promise<Opened>,

@@ -26,8 +26,9 @@ const KILLS = 40
 const GATHER_MS = 200
 
 /**
- * Interval of looking for descendants of servers, in milliseconds: a crashed server can no longer name its descendants.
- * Descendants outside of its group and environment bear no mark. Looking takes a hundredth of one CPU at most.
+ * Least interval between searches for descendants of servers, in milliseconds. After a crash of a server, its
+ * descendants outside of its group and without its environment can no longer be found. Searching takes at most a
+ * hundredth of one CPU.
  */
 const WATCH_MS = 2_000
 const WATCH_SHARE = 0.01
@@ -42,17 +43,15 @@ interface Server extends Leader {
 const [gateway = ''] = process.argv.slice(2)
 const running = new Map<string, Server>()
 let leaving = new Map<string, Server>()
-/** The servers with families being ended. */
+/** The servers whose remaining processes are being ended. */
 const ending = new Set<Server>()
 let isWatching = false
 let isLast = false
 
-/**
- * Keeps the process alive only after the end of its input: until then the input does, and earlier pauses do not matter.
- */
+/** Waits. The timer keeps this process alive only after the end of the input: until then, the open input does. */
 const pause = (ms: number) => wait(ms, undefined, { ref: isLast })
 
-// The gateway still needs this process to end its servers when a signal to all of its processes ends the gateway.
+// Ignores signals: when a signal to all processes ends the gateway, this process must still end the servers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 createInterface({ input: process.stdin })
@@ -70,7 +69,8 @@ createInterface({ input: process.stdin })
   .once('close', () => {
     isLast = true
     const isMark = (mark: string) => mark.startsWith(`${gateway}.`)
-    // Servers left running by a killed gateway have had no warning; servers being ended by the gateway have.
+    // Servers left running by a killed gateway still need time to end by themselves; servers that the gateway was
+    // ending have had this time.
     const graceMs = running.size > 0 ? EOF_GRACE_MS : 0
     void end([...running.values(), ...leaving.values(), ...ending], isMark, graceMs)
   })
@@ -94,7 +94,10 @@ async function watch(): Promise<void> {
   isWatching = false
 }
 
-/** While the parents live, descendants outside of their group and environment can be found too. */
+/**
+ * Records all processes of a server before its end: while the parents live, descendants outside of their group and
+ * environment can be found too.
+ */
 function look(number: string): void {
   const server = running.get(number)
   if (server === undefined) return
@@ -106,7 +109,7 @@ function look(number: string): void {
   })
 }
 
-/** The gateway has ended a server and its group. Processes outside of the group may remain. */
+/** Called after the gateway has ended a server and its group. Soon ends remaining processes outside of the group. */
 function leave(number: string): void {
   const server = running.get(number)
   if (server === undefined) return
@@ -125,8 +128,8 @@ async function endLeaving(): Promise<void> {
 }
 
 /**
- * Returns the time between SIGTERM and SIGKILL for processes outside of the groups: a server's family has a single time
- * of grace, from the moment the server itself was asked to end.
+ * Returns the time between SIGTERM and SIGKILL for processes outside of the groups, in milliseconds. All processes of a
+ * server share one grace period, which begins when the server itself is asked to end.
  */
 function termGraceOf(servers: readonly Server[]): number {
   const now = systemClock.now()
@@ -169,12 +172,12 @@ async function end(
   }
 }
 
-/** Returns false when the process is gone. */
+/** Sends a signal. Returns false when the process is gone. */
 function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, name)
   } catch {
-    // Gone already, or another user's by now: not ours to end.
+    // The process is gone, or its number belongs to another user's process by now.
     return false
   }
 }
