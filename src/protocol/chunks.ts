@@ -12,7 +12,7 @@ const MOST = 64 * 1024
  * one copy, instead of an object that keeps the socket's whole buffer in memory.
  */
 export class Chunks {
-  /** Total bytes. */
+  /** Number of bytes in all chunks. */
   length = 0
   #chunks: Buffer[] = []
   /** Buffer of the latest small chunks, which follow all of `#chunks`; its first `#used` bytes are filled. */

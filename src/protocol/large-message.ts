@@ -17,7 +17,7 @@ interface LongPart extends Span {
 }
 
 interface LargeMessageParts {
-  /** In the order of the text. */
+  /** The long strings, in the order of the text. */
   readonly long?: readonly LongPart[]
   readonly members?: readonly TopMember[]
   /** The parsed text; if absent, the text is parsed at the first access. */

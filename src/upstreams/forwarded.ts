@@ -30,7 +30,7 @@ export function forwarded(
 
 /**
  * Returns an agent's headers for a request: the request's own, and for missing headers the values from the session's
- * start. All of them together identify the agent.
+ * start. Only all these headers together identify the agent.
  */
 export function forwardedWith(
   names: Readonly<Record<string, string>>,

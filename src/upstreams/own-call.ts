@@ -58,7 +58,7 @@ export function initializeResultOf(text: string, value: Message['value']): Messa
     const message = `the server's initialize result is larger than ${MAX_INITIALIZE_RESULT} bytes`
     throw gatewayError('bad_reply', message, { sent: true })
   }
-  // Copied via bytes: a slice would retain the whole reply.
+  // Copies the text via bytes: a slice would keep the whole reply in memory.
   return { text: bytes.toString(), value }
 }
 

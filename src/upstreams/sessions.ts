@@ -63,7 +63,7 @@ export class UpstreamSessions {
   readonly #open = new Map<Caller, BoundSession[]>()
   /** Sessions already left by their callers, with calls still under way. */
   readonly #retired = new Set<BoundSession>()
-  /** Handshakes under way, by replica. */
+  /** Handshakes under way, by caller and replica. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundSession>>>()
   /** For each replica, the number of callers whose first upstream session is there and keeps state. */
   readonly #atHome: number[]
@@ -262,7 +262,10 @@ export class UpstreamSessions {
     return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
 
-  /** Tries all replicas in turn and starts one further each time. Each replica gets an equal share of the time left. */
+  /**
+   * Tries all replicas in turn; each call of this method begins one replica further. Each replica gets an equal share
+   * of the time left.
+   */
   async #beginAnywhere(caller: Caller, end: Signal): Promise<BoundSession> {
     const { replicas, clock, timeoutMs } = this.#options
     const { length } = replicas
@@ -326,7 +329,7 @@ export class UpstreamSessions {
       void upstreamSession.close()
       return other
     }
-    // `concat`, because a spread reserves room for 17 entries.
+    // Uses `concat`: a spread would reserve room for 17 entries.
     this.#set(caller, (this.#open.get(caller) ?? []).concat(bound))
     if (upstreamSession.keepsState) this.#keepsState[caller.era] = true
     if (caller.listening) upstreamSession.listen()
@@ -380,7 +383,7 @@ interface SendingParts {
   readonly upstreamSessions: UpstreamSessions
   readonly clock: Clock
   readonly replicas: number
-  /** Whether a caller's session may be replaced without notice. */
+  /** Whether the gateway may replace a caller's session without telling the caller. */
   readonly mayMove: () => boolean
   /**
    * Called when a call failed and the replica may be the cause; `replica` is undefined if the call could use any

@@ -5,7 +5,7 @@ import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 /** Pause before a second attempt beside the first, in milliseconds; further attempts follow at twice this interval. */
 export const PATIENCE_MS: Millis = 1_000
 
-/** Most attempts at a time. More attempts in all begin only when new callers come. */
+/** Most attempts at a time. After this many attempts, a further attempt begins only if a new caller has come. */
 const MOST = 3
 
 const replaced = gatewayError('cancelled', 'a later attempt has taken its place')
@@ -25,9 +25,9 @@ interface Waiter<T> {
  * Runs one task for all simultaneous callers, usually in a single attempt. If the attempt is slow, another attempt
  * starts beside it, because the first may hang although the server has recovered. The first success resolves all
  * callers and ends the other attempts. The oldest attempt always keeps its full time, because a server may just be
- * slow; above the limit, the second-oldest attempt ends. If the oldest attempt fails, all callers reject that came
- * before it began. If the last remaining attempt fails, all callers reject. So nobody waits longer than two attempts
- * take.
+ * slow; above the limit, the second-oldest attempt ends. If the oldest attempt fails, the callers that came before it
+ * began are rejected. If the last remaining attempt fails, all callers are rejected. So nobody waits longer than two
+ * attempts take.
  */
 export class SharedAttempts<T> {
   readonly #clock: Clock

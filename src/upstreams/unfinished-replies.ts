@@ -40,7 +40,7 @@ export class UnfinishedReplies {
     return this.#bytes
   }
 
-  /** Returns the account of one server; `maxReply`: its largest reply, in bytes. */
+  /** Returns the counter of buffered bytes for one server; `maxReply`: its largest reply, in bytes. */
   of(maxReply: number): ServerReplies {
     return new ServerReplies(this, maxReply)
   }

@@ -51,7 +51,7 @@ export class Unread {
     return bytes
   }
 
-  /** Releases an accepted or abandoned text. */
+  /** Stops counting a text that was accepted or abandoned. */
   release(bytes: number): void {
     this.#messages--
     this.#bytes -= bytes

@@ -19,7 +19,7 @@ export interface AnswerShaperParts {
  */
 export class AnswerShaper {
   readonly #parts: AnswerShaperParts
-  /** By request id. Empty without armed faults, so messages cost nothing extra. */
+  /** The shapes by request id. Empty without armed faults, so messages cost nothing extra. */
   readonly #shapes = new Map<number, AnswerShape>()
   /** Callbacks to end the wait of each held answer, oldest first. */
   readonly #held = new Set<() => void>()

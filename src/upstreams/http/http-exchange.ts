@@ -33,7 +33,7 @@ import type { HttpWire } from './http-wire.ts'
 import type { Skipped } from '../skipped.ts'
 import type { Unread } from '../unread.ts'
 
-/** The parts of a request needed by the wire. A `Call` has them all. */
+/** The parts of a request needed by the wire. A `Call` has all these parts. */
 export interface Request {
   readonly id: RequestId
   readonly text: string
@@ -104,7 +104,10 @@ export class UnderWay {
     if (this.#others?.size === 0) this.#others = undefined
   }
 
-  /** Returns the channel of the only call; undefined for none or several. Exchanges on `own` are no calls. */
+  /**
+   * Returns the channel of the only call; undefined for none or several. Ignores exchanges on the channel `own`, which
+   * are no calls.
+   */
   onlyChannel(own: Channel): Channel | undefined {
     let only: Channel | undefined
     for (const exchange of [this.#only, ...(this.#others ?? [])]) {
@@ -298,7 +301,7 @@ export class HttpExchange implements ReplySink {
     if (status !== 400) return this.#finish(read)
     const reading = read()
     this.#finish(() => reading)
-    // Last, because this ends the upstream session with all open exchanges.
+    // Called last, because this ends the upstream session with all open exchanges.
     if (isVersionError(reading)) this.#options.onVersionError?.()
   }
 

@@ -49,7 +49,7 @@ export interface HttpOptions extends ReplyLimits {
   readonly server: string
   /** The endpoint, path included. */
   readonly url: string
-  /** Sent with every request. */
+  /** Headers sent with every request. */
   readonly headers: Readonly<Record<string, string>>
   /** Headers of the agent to pass on, old names to new names. */
   readonly forwardHeaders: Readonly<Record<string, string>>

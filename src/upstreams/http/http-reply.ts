@@ -17,7 +17,7 @@ export interface ReplySink {
   started?(): void
   /** An event stream begins; its events follow. */
   opened(headers: ReplyHeaders): void
-  /** A promise pauses the socket until settled; bytes read before still arrive. */
+  /** Takes an event. A returned promise pauses the socket until it settles; bytes read before still arrive. */
   event(event: SseEvent): Promise<void> | undefined
   /** An event was larger than `maxReply` and is skipped; without this method the stream ends. */
   overlong?(id: string | undefined, ends: Overlong): void
@@ -69,7 +69,7 @@ const MOST_INTERIMS = 100
 
 /**
  * Handles a request for undici: sorts the reply into a body or an event stream, within limits. Uses the older of
- * undici's two kinds of handlers: the newer kind builds an object of all headers first, which takes 2 to 5 % of the
+ * undici's two kinds of handlers. The newer kind first builds an object of all headers, which takes 2 to 5 % of the
  * time of a call.
  */
 export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
@@ -221,7 +221,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#inflation = inflation
   }
 
-  /** Returns false to pause. */
+  /** Takes bytes of the body; returns false to pause. */
   #take(chunk: Buffer): boolean {
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const body = (this.#body ??= new Chunks())
@@ -395,7 +395,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else this.#failed(error)
   }
 
-  /** Returns false to pause the socket. */
+  /** Feeds a chunk to the decoder; returns false to pause the socket. */
   #feed(decoder: SseDecoder, chunk: Buffer): boolean {
     if (this.#hasBreak) {
       decoder.feed(chunk)
@@ -447,7 +447,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else if (this.#waiting === 0) this.#resume()
   }
 
-  /** Returns false to pause. */
+  /** Takes an event; returns false to pause. */
   #event(event: SseEvent, turns: TurnBudget): boolean {
     if (event.data.length >= LARGE_TEXT) {
       this.#large = event

@@ -225,7 +225,7 @@ async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
   }
 }
 
-/** A server reached by plain HTTP: the folder of its MCP endpoint and everything below. */
+/** A server reached by plain HTTP, with its paths in and below the folder of its MCP endpoint. */
 export interface PlainHttp {
   readonly origin: string
   /** Begins and ends with a slash: `/` for `http://host/mcp`, `/base/` for `http://host/base/mcp`. */

@@ -78,7 +78,7 @@ export class Subscription {
     this.#events.acknowledged()
   }
 
-  /** The server ended or refused the subscription. */
+  /** Handles the server's response, which ends or refuses the subscription. */
   #end({ error }: Message['value']): void {
     const refused = isObject(error) && [METHOD_NOT_FOUND, INVALID_PARAMS].includes(error.code as number)
     this.broken(this.#honoured && !refused)

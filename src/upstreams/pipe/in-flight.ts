@@ -28,7 +28,10 @@ export interface InFlightCall {
 
 export interface InFlightParts {
   readonly server: string
-  /** Whether callers share the upstream session. Then no caller may delay others: excess messages wait separately. */
+  /**
+   * Whether callers share the upstream session. If so, no caller may delay others: messages for a slow caller queue in
+   * a backlog.
+   */
   readonly shared: boolean
   readonly clock: Pick<Clock, 'now'>
   /** Called for a call whose caller reads too slowly for its backlog. */

@@ -70,7 +70,7 @@ export class MessageSession implements UpstreamSession {
   #unread = 0
   #isConfirming = false
 
-  /** Connects and shakes hands. Rejects with a `GatewayError` after cleaning up. */
+  /** Connects and performs the handshake. Rejects with a `GatewayError` after cleaning up. */
   static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageSession> {
     if (signal.aborted) throw abortError(signal)
     const upstreamSession = new MessageSession(terms)

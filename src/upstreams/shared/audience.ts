@@ -2,7 +2,7 @@ import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 import type { Deliver, InFlight } from '../pipe/in-flight.ts'
 
-/** The caller to answer a server's request, and the way to the caller. */
+/** The caller that answers a server's request, and the function that sends messages to this caller. */
 export interface Respondent {
   readonly caller: Caller
   readonly deliver: Deliver
@@ -20,7 +20,7 @@ export interface Audience {
   notify(notification: Message, calls: InFlight): Promise<void> | undefined
   /** Returns an error for a request about another caller's task, which the server must not get; otherwise undefined. */
   refusal?(call: Call): Outcome | undefined
-  /** Takes the answer to a caller's request; returns the part for this caller. */
+  /** Takes the answer to a caller's request; returns it without other callers' tasks. */
   answered?(method: string, caller: Caller, reply: Message): Message
   /** Forgets a departed caller. */
   left?(caller: Caller): void

@@ -191,7 +191,7 @@ export class Owners<Owner> {
     owned.open = open
   }
 
-  /** Makes room for an id of a share, by removal if needed; returns whether there is room. */
+  /** Makes room for an id of a share, if needed by forgetting another id; returns whether there is room. */
   #makeRoom(share: Share): boolean {
     if (sizeOf(share) >= MAX_OF_CALLER) return this.#forgetOldest(share)
     if (this.#ids.size < MAX_IDS) return true

@@ -1,7 +1,7 @@
 import type { Call, Caller } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 
-/** Most remembered subscriptions per session; beyond, the oldest is forgotten. */
+/** Most remembered subscriptions per session; with more, the oldest is forgotten. */
 export const MAX_SUBSCRIPTIONS = 1_024
 
 const none: ReadonlySet<string> = new Set()

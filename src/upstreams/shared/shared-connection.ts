@@ -48,7 +48,7 @@ export class SharedConnection {
   readonly #audience: SharedAudience
   readonly #sessions = new Set<SharedSession | ModernSession>()
 
-  /** Rejects with a `GatewayError` after cleaning up. */
+  /** Opens the upstream session. Rejects with a `GatewayError` after cleaning up. */
   static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedConnection> {
     const audience = new SharedAudience(terms)
     const initializeParams = { ...terms.initializeParams, capabilities }
@@ -476,7 +476,7 @@ export class Subscriptions {
     add(changed)
     const parts = changed.split('/', MOST_PARTS + 1)
     if (parts.length <= MOST_PARTS) {
-      // Any prefix before or after a slash may be subscribed.
+      // A caller may have subscribed to any prefix that ends before or after a slash.
       for (let at = changed.indexOf('/'); at !== -1; at = changed.indexOf('/', at + 1)) {
         add(changed.slice(0, at))
         add(changed.slice(0, at + 1))

@@ -100,7 +100,7 @@ export class SseUpstream implements Upstream {
       void pipe.close()
       return true
     } catch {
-      // No such stream, whatever else the address serves.
+      // The address serves no such stream.
       return false
     }
   }
@@ -283,10 +283,10 @@ class SsePipe implements Pipe, ReplySink {
     }
   }
 
-  /** Never rejects: nobody waits for held answers. */
+  /** Passes texts on in order. Never rejects, because nobody waits for held answers. */
   async #passAll(texts: readonly string[]): Promise<void> {
     try {
-      // All at once, so later messages of the same chunk cannot come between.
+      // Passes all texts at once, so later messages of the same chunk cannot come between.
       await Promise.all(texts.map((data) => this.#messages.pass(data) ?? Promise.resolve()))
     } catch (error) {
       this.abort(gatewayError('internal', `cannot read from the server (${(error as Error).message})`))

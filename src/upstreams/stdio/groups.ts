@@ -72,7 +72,7 @@ export function aboutToEnd(leader: ChildProcess): void {
 function startSupervisor(log: Log): void {
   if (process.platform === 'win32' || starts === MAX_STARTS) return
   starts++
-  // In its own session, out of reach of Ctrl-C; without our environment, which may hold secrets.
+  // Runs in its own session, out of reach of Ctrl-C, and without our environment, which may hold secrets.
   let started: ChildProcess
   const warn = (why: string) => {
     const message = `the supervisor ${why}: servers may outlive the gateway if it is killed`

@@ -63,7 +63,7 @@ function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory()
   } catch {
-    // Missing, a loop of links, or in a forbidden folder: nothing can start there.
+    // The path is missing, a loop of links, or in a forbidden folder: no program can start there.
     return false
   }
 }

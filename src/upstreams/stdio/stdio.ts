@@ -227,7 +227,7 @@ interface Owned {
   readonly gate: RestartGate
   /** Why the last start failed; undefined after a success. */
   failure: GatewayError | undefined
-  /** How the last process ended by itself. */
+  /** The error of the last crash or failed start. */
   ended: GatewayError | undefined
   start: Start | undefined
 }

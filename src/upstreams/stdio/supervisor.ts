@@ -13,7 +13,7 @@ const EOF_GRACE_MS = 500
 /** Time between SIGTERM and SIGKILL, in milliseconds. */
 const TERM_GRACE_MS = 2_000
 
-/** Least time between SIGTERM and SIGKILL when a server has used up its grace, in milliseconds. */
+/** Least time between SIGTERM and SIGKILL when a server has used up its grace period, in milliseconds. */
 const SHORT_GRACE_MS = 500
 
 /** Interval between checks for remaining processes, in milliseconds. */
@@ -33,7 +33,7 @@ const GATHER_MS = 200
 const WATCH_MS = 2_000
 const WATCH_SHARE = 0.01
 
-/** A server's process, and its family found so far. */
+/** A server's process, and its descendants found so far. */
 interface Server extends Leader {
   known: readonly Member[]
   /** When its end began, on the monotonic clock in milliseconds; undefined while running, or after ending by itself. */
