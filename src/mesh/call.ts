@@ -14,31 +14,35 @@ export type RequestId = string | number
 /** Headers of an agent's HTTP request, lower case. */
 export type InboundHeaders = Readonly<Record<string, string | string[] | undefined>>
 
-/** When a call has to be over. */
+/** The time at which a call must end. */
 export interface Deadline {
   /** A point on the monotonic clock; progress of the call may move it. */
   at: Millis
   /** The latest point that `at` may move to; absent when nothing moves it. */
   readonly latest?: Millis
-  /** Time kept back for the way back if the server is told its remaining time, in milliseconds; otherwise undefined. */
+  /**
+   * Milliseconds subtracted from the remaining time told to the server, for the reply's way back; undefined when no
+   * time is told.
+   */
   readonly reserveMs: Millis | undefined
-  /** Whether the caller asked for this deadline, earlier than the operator's own. */
+  /** True when the caller set this deadline; it is then earlier than the operator's deadline. */
   readonly askedFor: boolean
 }
 
-/** Sends the caller's answer to a server's request back to the server; the text carries any id. */
+/** Sends the caller's answer to the request of a server. `text` is a JSON-RPC response; its id is replaced. */
 export type Answer = (text: string) => Promise<void>
 
 /**
- * The path of every message before a call's answer: progress, logs, requests of the server.
- * A layer may wrap it. Once a byte went through, the call may not be sent again.
+ * Carries every message that comes before a call's answer: progress, logs, requests of the server.
+ * A layer may wrap the channel. After the first message to the caller, the call must not be sent again.
  */
 export interface Channel {
   /** The upstream streams its reply, so the gateway may stream too. Idempotent. */
   open(): void
   /**
    * The upstream ended its stream before the answer and wants a new request after `retryMs`; the gateway may do the
-   * same. `askNow` serves a caller that returns sooner: the upstream is asked at once, but not again within 100 ms.
+   * same. `askNow` is for a caller that returns sooner: it sends the new request at once, or 100 ms after the stream's
+   * end.
    */
   pause(retryMs: Millis, askNow?: () => void): void
   /**
@@ -58,14 +62,14 @@ export interface Caller {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** HTTP headers that came with the caller, lower case. Servers get only the headers in their configuration. */
   readonly headers?: InboundHeaders
-  /** The client that the caller counts as where clients share something; undefined for the gateway itself. */
+  /** The client to which limits per client count this caller; undefined for the gateway itself. */
   readonly client?: string
   /** Whether the caller waits for servers' messages outside of calls. */
   readonly listening: boolean
   /**
-   * The protocol era of the caller. A modern caller answers an `input_required` with another call, and may stand for
-   * several indistinguishable clients. For a legacy caller, the upstream asks over the call's channel and repeats the
-   * call itself.
+   * The protocol era of the caller. A modern caller answers an `input_required` with another call, and may represent
+   * several clients that the gateway cannot tell apart. For a legacy caller, the gateway asks over the call's channel
+   * and then repeats the call itself.
    */
   readonly era: 'legacy' | 'modern'
   /** Takes a message of `server` from outside of any call. */
@@ -78,7 +82,7 @@ export interface Call {
   readonly method: string
   /** The tool's name at its server; only for `tools/call`. */
   readonly tool: string | undefined
-  /** The caller's own id; the reply carries it. */
+  /** The request's id; the reply has the same id. */
   readonly id: RequestId
   readonly message: Message
   /** Request headers that the server's `forwardHeaders` lets through, lower case, under their new names. */
@@ -98,17 +102,17 @@ export interface Call {
   readonly attempt: number
   /** Index of the replica to send the call to; undefined: any. */
   readonly replica: number | undefined
-  /** The work of faults on the bytes of the server's reply; undefined for none. */
+  /** How faults change the bytes of the server's reply; undefined without such faults. */
   readonly wire?: CallWire | undefined
   /** Called each time the call is handed to a connection of the server. From then on the call may run. */
   readonly onSent?: (() => void) | undefined
   readonly record: CallRecord
 }
 
-/** Returns the agent's own id of its request. */
+/** Returns the id that the agent gave to its request. */
 export const requestIdOf = ({ id, record }: Pick<Call, 'id' | 'record'>): RequestId => record.requestId ?? id
 
-/** Everything between the agent and a server. Always resolves: an upstream's failure is a value. */
+/** Handles a call and resolves to its outcome. Never rejects: a failure of the server is an outcome, too. */
 export type Service = (call: Call) => Promise<Outcome>
 
 /** A policy's compiled form. `next` may be called never, once or many times. */
@@ -121,7 +125,7 @@ export type CallChanges = {
   ]?: Call[Key]
 }
 
-/** Returns the same call with changes. A single literal, so that every call keeps one hidden class. */
+/** Returns a copy of the call with changes. A single object literal gives all calls one hidden class (V8). */
 export function derive(call: Call, changes: CallChanges): Call {
   return {
     server: changes.server ?? call.server,

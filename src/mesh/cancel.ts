@@ -15,13 +15,16 @@ export const never: Signal = {
   removeEventListener: () => undefined,
 }
 
-/** A no-op, for outcomes without a waiter and errors without effect. */
+/** Does nothing: a callback for results and errors that nobody needs. */
 export function ignore(): void {}
 
 /** Most signals have no more listeners than this. */
 const FEW = 4
 
-/** A signal with its trigger. Every call needs two, and the platform's `AbortController` costs 6 µs each. */
+/**
+ * A signal with a method to abort it. Every call needs two signals, and the platform's `AbortController` costs 6 µs
+ * each.
+ */
 export class Cancellation implements Signal {
   #reason: unknown
   #aborted = false
@@ -47,7 +50,8 @@ export class Cancellation implements Signal {
   addEventListener(_: 'abort', listener: () => void): void {
     if (this.#aborted) return
     const listeners = this.#listeners
-    // By hand, because `push` reserves room for 17 listeners, and thousands of signals live as long as a session.
+    // Copies a short array, because `push` reserves room for 17 listeners, and thousands of signals live as long as a
+    // session.
     if (listeners === undefined) this.#listeners = [listener]
     else if (listeners.length < FEW) this.#listeners = listeners.concat(listener)
     else listeners.push(listener)

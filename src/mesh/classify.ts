@@ -56,8 +56,8 @@ export function resultOf(outcome: Outcome): Result {
 
 /**
  * Whether a call went wrong from the agent's view, no matter who is to blame: no reply, an error, a wrong reply, or a
- * tool that reports its own failure. Calls that the agent cancelled or asked wrongly did not go wrong; nor did calls
- * with a reply declared partial.
+ * tool that reports its own failure. False for calls that the agent cancelled, for mistakes of the agent, and for
+ * replies that the server declared partial.
  */
 export function wentWrong(outcome: Outcome, record: Known): boolean {
   const result = resultOfCall(outcome, record)
@@ -69,7 +69,7 @@ export function wentWrong(outcome: Outcome, record: Known): boolean {
 export interface CallCounts {
   /** Finished calls. */
   calls: number
-  /** Calls that say something about servers and policies: the agent neither cancelled the call nor made a mistake. */
+  /** Calls that are evidence about servers and policies: the agent neither cancelled the call nor made a mistake. */
   valid: number
   /** Valid calls not rejected by the gateway. */
   eligible: number
@@ -137,7 +137,10 @@ const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_inval
  */
 export const wrongVerdicts: ReadonlySet<Verdict> = new Set(['rpc_error', 'tool_error', ...incorrect])
 
-/** Whether a reply was wrong, held back or not. A fast server with wrong answers is no better than a failing server. */
+/**
+ * Whether the server's reply was wrong, even when the gateway held the reply back. A fast server with wrong answers is
+ * no better than a failing server.
+ */
 export function isIncorrect(outcome: Outcome): boolean {
   const verdict = verdictIn(outcome)
   return verdict !== undefined && incorrect.has(verdict)
@@ -149,9 +152,9 @@ export function isIncorrect(outcome: Outcome): boolean {
  * - `good`: the server answered.
  * - `failure`: the server failed.
  * - `wrong`: the server gave a wrong answer.
- * - `refused`: the server refused this request because of its content, credentials, session or rate. Says nothing about
- *   the requests of others.
- * - `caller_error`: the caller was wrong, and may have caused the end.
+ * - `refused`: the server refused this request because of its content, credentials, session or rate. Other requests may
+ *   still succeed.
+ * - `caller_error`: the caller sent a wrong request, which may have caused the end.
  * - `caller_timeout`: the caller's deadline was shorter than the operator's. The server may be slow, or not.
  * - `nothing`: the caller left, or the gateway ended the attempt.
  */
@@ -159,11 +162,12 @@ export type Attribution =
   'good' | 'failure' | 'wrong' | 'refused' | 'caller_error' | 'caller_timeout' | 'nothing'
 
 /**
- * Least time before the deadline, in milliseconds, to blame the server: with less, the call may have waited elsewhere.
+ * Shortest run, in milliseconds, after which a missed deadline is the server's fault. A shorter attempt may have waited
+ * elsewhere before.
  */
 const LEAST_BLAMED_MS = 1_000
 
-/** Decides the blame for an attempt of `ranMs` milliseconds. No other function decides blame. */
+/** Returns who is to blame for the end of an attempt that ran `ranMs` milliseconds. No other function decides blame. */
 export function attributionOf(
   outcome: Exclude<Outcome, { kind: 'rejected' }>,
   { deadline, record }: { readonly deadline: Deadline | undefined; readonly record: Known },
@@ -256,6 +260,6 @@ export function mayBeRepeated(error: GatewayError, effect: Effect): boolean {
   return !error.sent || isRepeatable(effect) || wasTurnedDown(error)
 }
 
-/** Whether a fault hit the call; a fault only decided changed nothing. */
+/** Whether a fault took effect on the call. A fault that was decided but not applied does not count. */
 export const isHit = (record: CallRecord): boolean =>
   injectedFaults.of(record)?.some(({ status }) => status === 'applied') === true

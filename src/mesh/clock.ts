@@ -8,7 +8,7 @@ export type Cancel = () => void
 
 /** The only source of time, for everything that waits or measures, so that tests never sleep. */
 export interface Clock {
-  /** Whether this is the machine's time, shared by libraries with their own timers. */
+  /** True for the machine's clock, which libraries with their own timers also use; false for a simulated clock. */
   readonly isReal: boolean
   /** Monotonic milliseconds; only differences mean something. */
   now(): Millis
@@ -39,7 +39,7 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
 /** Longest delay of a Node timer, in milliseconds. */
 export const LONGEST_TIMER_MS: Millis = 2 ** 31 - 1
 
-/** A timer later than this means a blocked event loop, in milliseconds. */
+/** A timer that fires this late shows that the event loop was blocked; in milliseconds. */
 export const LATE_MS: Millis = 100
 
 /**
@@ -70,7 +70,10 @@ export const systemClock: Clock = {
   sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
 }
 
-/** Resolves after the event loop has served everything else once. Takes no clock time: the same for every clock. */
+/**
+ * Resolves after the event loop has served everything else once. Uses the real event loop, even in tests with a
+ * simulated clock.
+ */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
@@ -80,7 +83,7 @@ export function endOfTurn(task: () => void): void {
   setImmediate(task)
 }
 
-/** Resolves after `ms` of real time, whatever the clock: the event loop is real. */
+/** Resolves after `ms` milliseconds of real time, even in tests with a simulated clock. */
 export function pause(ms: Millis): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
@@ -88,13 +91,13 @@ export function pause(ms: Millis): Promise<void> {
 /** Interval of the timer that keeps the process alive, in milliseconds. */
 const KEEP_ALIVE_MS: Millis = 60_000
 
-/** Keeps the process alive until cancelled; timers of the clock do not. */
+/** Keeps the process alive until the returned function is called. Timers of a `Clock` do not keep it alive. */
 export function keepAlive(): Cancel {
   const timer = setInterval(() => undefined, KEEP_ALIVE_MS)
   return () => clearInterval(timer)
 }
 
-/** Most small tasks in one turn of the event loop, where there may be thousands. */
+/** Most small tasks to run in one turn of the event loop. */
 const PER_TURN = 256
 
 /**

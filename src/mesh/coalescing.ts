@@ -15,7 +15,7 @@ export class Coalescing<Told> {
     this.#tell = tell
   }
 
-  /** Notifications with equal keys are equal. */
+  /** Sends a notification at once, or at the end of a running burst. Notifications with equal keys count as equal. */
   tell(key: string, told: Told): void {
     const burst = this.#bursts?.get(key)
     if (burst !== undefined) {

@@ -13,7 +13,7 @@ type PolicyRegistry = Readonly<
 interface ChainLayer {
   readonly layer: string
   readonly config?: unknown
-  /** `default`, the number (from 0) of the deciding override, or the name of the set. */
+  /** The source of the settings: `default`, or for example `override 0` or `set cautious`. */
   readonly from?: string
 }
 
@@ -25,7 +25,7 @@ export interface Mesh {
   hasSet(set: string): boolean
   /** Returns the sets that a server's calls use: the unnamed set, and the arms that take calls of the server. */
   setsOf(server: string): readonly string[]
-  /** Whether a policy is in force at a place; without a tool, for any other request of the server. */
+  /** Whether a policy is in force for a tool; without a tool, for any other request of the server. */
   has(policy: string, place: Place): boolean
   /** Returns the layers of the chain for a call, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
@@ -58,7 +58,7 @@ interface MeshParts {
 }
 
 interface Chain {
-  /** Everything under `observe`. */
+  /** The chain below the layer `observe`. */
   readonly inner: Service
   readonly service: Service
   readonly described: readonly ChainLayer[]
@@ -158,10 +158,10 @@ export function compileMesh(parts: MeshParts): Mesh {
 /** Most look-ups and chains to remember; beyond the limit, chains are built again. */
 const REMEMBERED = 4096
 
-/** The same limit for catalogued tools, whose names agents cannot invent. */
+/** Most chains of catalogued tools to keep per server. Higher, because agents cannot invent these names. */
 const REMEMBERED_TOOLS = 50_000
 
-/** Longest look-up to remember, in characters. Agents choose methods and names, so these may be huge. */
+/** Longest cache key to remember, in characters. Agents choose methods and names, so these may be huge. */
 const LONGEST = 512
 
 /** The parts of a call that select its chain. */
@@ -190,8 +190,8 @@ class Chains<Chain> {
   }
 
   /**
-   * Returns a chain shared by all calls with equal overrides, because agents can ask for tools that do not exist. The
-   * calls share the memory of its policies, too.
+   * Returns a chain that all calls with equal overrides share, because agents may ask for any number of tools that do
+   * not exist. These calls also share the state of the chain's policies.
    */
   ofOther(
     { server, method, tool, maker }: ChainKey,

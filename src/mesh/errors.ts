@@ -10,7 +10,7 @@ export interface ReasonFacts {
   readonly about: string
 }
 
-/** A reason known to a single policy; its stable code is `BW_` and its name in capitals. */
+/** A reason that only one policy uses; its stable code is `BW_` and its name in capitals. */
 export interface PolicyReason extends ReasonFacts {
   readonly name: string
 }
@@ -46,7 +46,7 @@ export const reasons = {
   internal: { code: 1500, retryable: false, about: 'An internal error: a bug in Breakwater.' },
 } as const satisfies Readonly<Record<string, ReasonFacts>>
 
-/** A reason known everywhere. */
+/** A reason that any part of the gateway may use. */
 export type Reason = keyof typeof reasons
 
 /** Why a server is unreachable, where one reason covers several causes. */
@@ -71,7 +71,10 @@ export interface GatewayError {
   readonly cause?: FailureCause
   /** Names of the faults behind the error, only for the gateway's own requests; never sent to agents. */
   readonly injected?: readonly string[]
-  /** The process is down for a while: no retry, and no blame, because the server never got the call. */
+  /**
+   * True while the server's process is down. The call is not retried and nobody is blamed, because the server never got
+   * it.
+   */
   readonly notStarted?: true
 }
 

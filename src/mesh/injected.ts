@@ -22,13 +22,13 @@ export interface InjectedFault {
 
 /** All fates of an injected fault. */
 export const fates = [
-  /** The agent got a good answer in spite of the fault, and no later. */
+  /** The agent got a good answer in spite of the fault, and without delay. */
   'masked',
-  /** The agent got a good answer, but later. */
+  /** The agent got a good answer, but with a delay. */
   'delayed',
   /** An error or a notice of missing data reached the agent, so the agent can fail safely. */
   'surfaced',
-  /** A corrupted reply reached the agent and looked fine. */
+  /** A corrupted reply reached the agent and looked correct. */
   'escaped',
   /** The call or the fault ended before the fault took effect. */
   'not_reached',
@@ -38,12 +38,15 @@ export type Fate = (typeof fates)[number]
 
 /** The fate of a fault, judged by the agent's answer. */
 export interface FaultFate {
-  /** As found in the record of the call that the fault hit. */
+  /** The fault, as stored in the record of the call that it hit. */
   readonly fault: InjectedFault
   readonly fate: Fate
   /** How long the agent waited because of the fault, in milliseconds; only with the fate `delayed`. */
   readonly delayedMs?: Millis
-  /** Whether the fault hit, and was counted for, an earlier call whose stored reply answers this call. */
+  /**
+   * True when the fault hit an earlier call, whose stored reply answers this call. The fault was counted for the
+   * earlier call.
+   */
   readonly isKept?: true
 }
 
@@ -59,10 +62,12 @@ export const rejectedOver = new Slot<string[] | undefined>(undefined)
 /** The HTTP header that tells the agent about the call's faults; undefined unless an operator asked for the header. */
 export const debugHeader = new Slot<string | undefined>(undefined)
 
-/** Names of faults by the error or result that the faults made. Kept by identity, so nothing shows on the wire. */
+/**
+ * Names of faults by the error object or result object that they made. Names are kept outside the objects, never sent.
+ */
 const makers = new WeakMap<object, readonly string[]>()
 
-/** Marks an outcome with the names of the faults behind the outcome. */
+/** Returns the outcome, marked with the names of the faults that caused it. */
 export function withInjected(outcome: Outcome, names: readonly string[]): Outcome {
   if (names.length === 0) return outcome
   if (outcome.kind !== 'answered') return { ...outcome, error: { ...outcome.error, injected: names } }
@@ -71,7 +76,7 @@ export function withInjected(outcome: Outcome, names: readonly string[]): Outcom
   return outcome
 }
 
-/** Returns the names of the faults behind an answer's error or result; empty for a server's own. */
+/** Returns the names of the faults that made an error or result; empty when the server made it. */
 export function makersOf(part: object): readonly string[] {
   return makers.get(part) ?? []
 }
@@ -81,7 +86,7 @@ export function injectedBy(names: readonly string[]): string {
   return names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
 }
 
-/** Returns a gateway error about an answer's error or result, with the names of the faults behind the part. */
+/** Returns `error`, with the names of the faults that made `part` (the error or result of an answer). */
 export function about(part: object, error: GatewayError): GatewayError {
   const injected = makers.get(part)
   return injected === undefined ? error : { ...error, injected }

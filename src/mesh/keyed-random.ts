@@ -1,4 +1,4 @@
-/** A keyed hash as chance: equal keys give equal draws, whatever was drawn before. Returns a number in [0, 1). */
+/** Returns a pseudo-random number in [0, 1). Equal keys give equal numbers, whatever was drawn before. */
 export type KeyedRandom = (callKey: string, purpose: string) => number
 
 /** A whole number from 0 to 2^64 − 1; from 2^53 on, where numbers are inexact, a text of decimal digits. */
@@ -7,12 +7,12 @@ export type Seed = number | string
 const DRAWS = 2 ** 53
 
 /**
- * The draws of a seed. Fields are length-prefixed, so that no two keys run together.
+ * Returns the random function of a seed. Fields are length-prefixed, so that different keys are always different texts.
  * The hash is cyrb53 (two 32-bit multiply-xor lanes with a murmur3 finaliser), 53 bits wide.
  */
 export function createKeyedRandom(seed: Seed): KeyedRandom {
   const bits = BigInt.asUintN(64, BigInt(seed))
-  // Each seed begins with other lanes; of one below 2^32 both are mixed with the same bits.
+  // Each seed gives the two lanes other start values. A seed below 2^32 mixes the same bits into both lanes.
   const high = Number(bits & 0xffffffffn)
   const low = Number((bits & 0xffffffffn) ^ (bits >> 32n))
   return (callKey, purpose) =>

@@ -9,7 +9,7 @@ export interface Generation {
   close(): void
 }
 
-/** A call's lease of a generation, until `release`. */
+/** Keeps a generation open for a call, until `release` is called. */
 export interface GenerationLease<G extends Generation> {
   readonly generation: G
   release(): void
@@ -49,7 +49,7 @@ export class Live<G extends Generation> {
     return [this.current, ...[...this.#retired].map(({ generation }) => generation)]
   }
 
-  /** Holds the current generation open. `release` it exactly once per lease. */
+  /** Returns a lease that keeps the current generation open. Call its `release` exactly once. */
   enter(): GenerationLease<G> {
     const slot = this.#slot!
     slot.users++

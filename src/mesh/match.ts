@@ -10,7 +10,10 @@ export function glob(pattern: string): Glob {
   return (name) => holds(pattern, name)
 }
 
-/** Backtracks to the last `*` only: at most pattern × name steps. A regular expression would try all combinations. */
+/**
+ * Whether a name matches a glob. Backtracks to the last `*` only: at most pattern × name steps. A regular expression
+ * would try all combinations.
+ */
 function holds(pattern: string, name: string): boolean {
   let at = 0
   let star = -1
@@ -35,8 +38,7 @@ function holds(pattern: string, name: string): boolean {
 
 /** Whether some name matches both globs, in pattern × pattern steps. */
 export function globsMeet(one = '*', other = '*'): boolean {
-  // `follow[j]`: whether the rest of `other` from `j` on can meet the rest of `one` from `i` on; `i` runs from end to
-  // start.
+  // Before row `i`, `follow[j]` is true when some text matches both `one` from `i + 1` on and `other` from `j` on.
   let follow: boolean[] = []
   for (let i = one.length; i >= 0; i--) {
     const before: boolean[] = []
@@ -60,7 +62,10 @@ export interface Match {
 
 export type Matcher = (server: string, method: string, tool: string | undefined) => boolean
 
-/** Compiles a match. A match with a tool never holds for a call without a tool. */
+/**
+ * Compiles a match. Returns a function that is true for matching calls. A match with a tool never matches a call
+ * without a tool.
+ */
 export function matcher(match: Match): Matcher {
   const server = glob(match.server ?? '*')
   const method = glob(match.method ?? '*')

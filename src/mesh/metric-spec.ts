@@ -3,7 +3,7 @@ type Kind = 'counter' | 'gauge' | 'histogram'
 /** A metric as plain data: code that counts does not depend on the exporter. */
 export interface MetricSpec<Type extends Kind = Kind, Label extends string = string> {
   readonly type: Type
-  /** Begins with `breakwater_`, or is the Prometheus form of a convention's name. */
+  /** Begins with `breakwater_`, or is the Prometheus form of a name from OpenTelemetry's conventions. */
   readonly name: string
   readonly help: string
   readonly labels: readonly Label[]
@@ -27,5 +27,5 @@ function line<Type extends Kind>(type: Type, prefix = 'breakwater_') {
 export const counter = line('counter')
 export const gauge = line('gauge')
 export const histogram = line('histogram')
-/** The same, for metrics whose full names come from conventions. */
+/** Like `histogram`, for metrics whose full names come from OpenTelemetry's conventions. */
 export const conventionalHistogram = line('histogram', '')

@@ -6,11 +6,11 @@ export interface CallResult extends Message {
   readonly status: number
 }
 
-/** How good a reply was. `unchecked` is a verdict of its own: correctness is never overstated. */
+/** How good a reply was. `unchecked` is a separate verdict, so that an unchecked reply never counts as correct. */
 export const verdicts = [
   'unchecked',
   'correct',
-  /** The server declared the gap itself. */
+  /** The server said that its reply has a gap. */
   'partial_declared',
   /** The reply has a gap that the server did not declare. */
   'partial_silent',
@@ -28,13 +28,13 @@ export type Verdict = (typeof verdicts)[number]
 /** The gap in a reply, and the reason for it. The agent finds this object under `_meta["dev.breakwater/partial"]`. */
 export interface Partial {
   readonly source: 'declared' | 'detected' | 'fallback' | 'stale' | 'missing_servers'
-  /** In words that a model understands; holds no secret. */
+  /** Why data is missing, in words that a model understands; holds no secret. */
   readonly reason: string
   /** Missing JSON Pointers, tools or servers. */
   readonly missing?: readonly string[]
   /** Share of the whole that is present, in [0, 1]. */
   readonly completeness?: number
-  /** Whether a text block says so too, for hosts that never show `_meta` to their model. */
+  /** Whether a text block also names the gap, for hosts that never show `_meta` to their model. */
   readonly notice: boolean
 }
 

@@ -27,18 +27,20 @@ function lendAll(record: CallRecord): void {
   for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
 }
 
-/** The two ends of a server's question to the agent. */
+/** The two ways in which a server's question to the agent can end. */
 export interface ServerQuestion {
   readonly answer: Answer
   /**
-   * Call when the server takes the question back: nobody answers. Undefined outside of calls, where nothing is paused.
+   * Call when the server withdraws the question, so that no answer comes. Undefined outside of calls, where nothing is
+   * paused.
    */
   readonly withdrawn?: () => void
 }
 
 /**
- * Pauses a call while its server asks the agent: deadlines and timeouts stand still, and the call lends its resources.
- * Both ends of the question resume the call; an answer is passed on once the call has its resources back.
+ * Pauses a call while its server asks the agent: deadlines and timeouts are paused, and the call lends its resources.
+ * Returns the two ways to end the question; each of them resumes the call. The answer is sent after the call has its
+ * resources back.
  */
 export function pauseDeadline(
   record: CallRecord,
@@ -74,7 +76,7 @@ export function pauseDeadline(
 /** Most time that the questions of a call may extend its deadline, in milliseconds, because agents forget to answer. */
 export const MOST_ASKED_MS = 600_000
 
-/** Returns how long the agent has been asked during a call so far, in milliseconds; at most `MOST_ASKED_MS`. */
+/** Returns how long a call has waited for its agent's answers so far, in milliseconds; at most `MOST_ASKED_MS`. */
 export function askedMs(record: CallRecord, now: Millis): Millis {
   const asked = record.askedMs + (record.asking > 0 ? now - record.askingSince : 0)
   return Math.min(asked, MOST_ASKED_MS)

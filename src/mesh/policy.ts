@@ -10,7 +10,7 @@ export interface Schema<Config> {
   parse(input: unknown): Config
 }
 
-/** A rare change of state, worth reading about. Facts about single calls go into the call's record. */
+/** A rare change of state that operators should see. Facts about single calls go into the call's record. */
 export interface MeshEvent {
   readonly type: string
   /** The policy set, or the arm of an experiment, where the event happened. */
@@ -87,27 +87,33 @@ export interface Scope {
    * Returns the replica that holds state for a caller and must get all the caller's calls. Undefined: any replica may.
    */
   home(caller: Caller): number | undefined
-  /** Returns how many callers each replica holds state for; undefined when the server holds none for such a caller. */
+  /**
+   * Returns how many callers each replica holds state for; undefined when the server keeps no state for this caller.
+   */
   homes(caller: Caller): readonly number[] | undefined
-  /** Whether callers may silently get another session in place of their own. */
+  /** Whether the gateway may silently replace a caller's session with a new session. */
   mayMove(): boolean
   /** Gives up a caller's state at a replica: the caller's next call opens a new session, at a replica chosen then. */
   leave(caller: Caller, replica: number): void
-  /** When a lost replica was last found back, on the monotonic clock; negative infinity when never in doubt. */
+  /**
+   * Returns when a lost replica was last found reachable again, on the monotonic clock; negative infinity without a
+   * loss.
+   */
   readonly backAt: (replica: number) => Millis
   /** Whether a replica is known to be unreachable now. */
   readonly isLost: (replica: number) => boolean
   /**
    * Resolves to true when the gateway's own probes reach a replica (starting to probe if necessary), and to false when
-   * another server has replaced it. Undefined for a replica that only calls can try.
+   * another server has replaced it. Returns undefined for a replica that the gateway does not probe.
    */
   readonly reached: (replica: number) => Promise<boolean> | undefined
   /**
-   * For work that continues when no agent waits for it. Until the returned function is called (once), the server stays
-   * even after leaving the config. A shutdown waits for the work as for calls: at most `gateway.drain`.
+   * Keeps the server for work that continues when no agent waits for it. The server stays, even after leaving the
+   * config, until the returned function is called (once). A shutdown waits for the work as for calls: at most
+   * `gateway.drain`.
    */
   hold(): () => void
-  /** Whether agents may call a tool in a server's list. */
+  /** Whether a server's list has a tool that agents may call. */
   isOffered(server: string, tool: string): boolean
   /** Returns the call to another tool with the same arguments; undefined when there is no such server. */
   fallbackCall(call: Call, server: string, tool: string): FallbackCall | undefined
@@ -119,7 +125,7 @@ export interface EventType {
   readonly about: string
   /** The labels `server`, `tool` and `arm` come from the event. */
   readonly counter?: MetricSpec<'counter'>
-  /** Returns the other labels. */
+  /** Returns the counter's other labels. */
   labels?(detail: Readonly<Record<string, unknown>>): Readonly<Record<string, string>>
   /** Whether the log shows the event as a warning. */
   isWarning?(detail: Readonly<Record<string, unknown>>): boolean
@@ -173,7 +179,7 @@ export interface Held {
 /**
  * The orders that an operator may give to a policy by hand. `GET /admin/{path}` lists the policy's states; `POST
  * /admin/{path}/{server}/{tool}` takes `{"action": …}`. An order stays in force until it is undone, across reloads and
- * changed settings, because its own state has a key without settings.
+ * changed settings, because the order is stored under a key without settings.
  */
 export interface Operator<State extends Observable = Observable> {
   readonly path: string
@@ -181,18 +187,18 @@ export interface Operator<State extends Observable = Observable> {
   readonly kind: string
   readonly noun: string
   readonly actions: readonly string[]
-  /** `states`: the target's present states; a held target may have none. */
+  /** Carries out an action. `states`: the target's present states; may be empty while an order is in force. */
   act(
     action: string,
     target: OperatorTarget,
     states: readonly State[],
     context: Pick<PolicyContext, 'state' | 'clock'>,
   ): void
-  /** Applies to a state the orders given while its owner was gone. */
+  /** Applies to a state the orders that were given while the state's owner was not in the config. */
   catchUp(key: StateKey, state: State, store: StateStore): void
   /**
-   * Returns the orders in force for a server in a set, whether or not states exist: a row of the admin API per tool.
-   * `isInForce`: whether any set has the policy for a tool now.
+   * Returns the orders in force for a server in a set, also for tools without a state: one row of the admin API per
+   * tool. `isInForce`: whether any set has the policy for a tool now.
    */
   held(
     set: string,
@@ -228,15 +234,19 @@ export interface Policy<Config> {
   readonly states?: readonly StateKind[]
   readonly operator?: Operator
   /**
-   * Returns the layer for an arm without the policy, next to arms with it. Only policies with an `operator` need this.
+   * Returns the layer for policy sets without this policy, on a server where another set has it. Only policies with an
+   * `operator` need this.
    */
   unset?(context: PolicyContext, scope: Scope): Layer
   /**
    * Only for policies that limit a whole server: returns the settings for calls that get a `share` of the limit, in (0,
-   * 1). Together, the arms of an experiment never get more than the server had before.
+   * 1). The shares of all arms together never exceed the whole limit.
    */
   divided?(config: Config, share: number): unknown
-  /** Returns why these shares (sum 1) cannot divide the limit: parts of at least one call may exceed the limit. */
+  /**
+   * Returns why these shares (sum 1) cannot divide the limit, in words; undefined when they can. Each part is at least
+   * one call, so many parts may exceed the limit.
+   */
   indivisible?(config: Config, shares: readonly number[]): string | undefined
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }
@@ -260,7 +270,7 @@ export interface StateKey {
 
 export interface DurableRecord {
   readonly id: string
-  /** As `JSON.parse` read it. */
+  /** The stored value, as `JSON.parse` returned it. */
   readonly value: unknown
   /** When the record expires, in milliseconds since the Unix epoch. */
   readonly expiresAt: Millis

@@ -2,13 +2,16 @@ import type { Millis } from './clock.ts'
 import type { Outcome } from './outcome.ts'
 import type { MetricSpec } from './metric-spec.ts'
 
-/** A limited resource that a call holds, and returns while the server asks the call's agent. */
+/** A limited resource that a call holds, and lends to other calls while the server waits for the agent's answer. */
 export interface Holding {
   /** The previous holding of the same call; undefined for none. */
   outer: Holding | undefined
   /** Called when the server asks the agent: other calls may use the resource meanwhile. */
   lend(): void
-  /** Called when the agent has answered. A promise settles when the call has the resource again, or is over. */
+  /**
+   * Called when the agent has answered. Returns a promise that settles when the call has the resource again, or is
+   * over; undefined when the call has it at once.
+   */
   takeBack(): Promise<void> | undefined
 }
 
@@ -20,12 +23,12 @@ export interface CallIntent {
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
-/** Whether a call has another answer when its tool has failed, or when its whole server is lost. */
+/** Returns true when a policy can answer a call in another way, although the call's tool or whole server has failed. */
 export type HasAlternative = (lost: 'tool' | 'server') => boolean
 
 /**
- * The flat facts of a call. Layers write them; `observe` reads them once, at the end. `slots` holds the notes of
- * single parts; the other fields are shared by the data path and several of its parts.
+ * The facts about a call. Layers write them; `observe` reads them once, at the end. `slots` holds facts that only one
+ * part of the gateway knows; several parts use the other fields.
  */
 export interface CallRecord {
   readonly startedAt: Millis
@@ -41,23 +44,27 @@ export interface CallRecord {
   firstByteAt: Millis | undefined
   /** Index of the last attempt's replica. */
   replica: number | undefined
-  /** Index of the replica where the last attempt found no answer; undefined when the attempt ended otherwise. */
+  /** Index of the replica that gave no answer to the last attempt; undefined when the attempt ended otherwise. */
   failedReplica: number | undefined
-  /** Number of conversations reopened for this call. */
+  /** Number of sessions with the server that were opened again for this call. */
   recoveries: number
-  /** Why attempts were rejected, when the caller is told another outcome; undefined for none. */
+  /** Why attempts were rejected, when the caller gets another outcome instead; undefined for none. */
   supersededRejections: string[] | undefined
-  /** Whether the call was found invalid before sending. A bad end of an invalid call is not blamed on the server. */
+  /** Whether the call was found invalid before sending. The server is not blamed when an invalid call fails. */
   isInvalid: boolean
   /** Whether nobody waits for the call any more; an abandoned call holds no slot. */
   isAbandoned: boolean
   /**
-   * Whether a policy has another answer now, so that nothing waits long. Undefined where no policy gives other answers.
+   * Returns whether a policy can answer in another way now; if so, queues do not wait long. Undefined where no policy
+   * gives other answers.
    */
   hasAlternative: HasAlternative | undefined
-  /** Whether the call waited outside of `waitedMs` and `upstreamMs`, as for an equal call: its overhead is unknown. */
+  /**
+   * Whether the call waited in a way that `waitedMs` and `upstreamMs` do not count, such as for the answer to an equal
+   * call. The gateway's overhead is then unknown.
+   */
   hasWaitedElsewhere: boolean
-  /** Notes of parts that the kernel does not know: see `Slot`. */
+  /** Facts of parts that the kernel does not know: see `Slot`. */
   readonly slots: unknown[]
   /** Whether the outcome is known. Unfinished work for the call no longer matters to the agent. */
   isOver: boolean
@@ -65,7 +72,10 @@ export interface CallRecord {
   asking: number
   /** When the first unanswered question came. */
   askingSince: Millis
-  /** How long the agent was asked before that, in milliseconds. Deadlines and timeouts stand still meanwhile. */
+  /**
+   * How long the call waited for answers to earlier questions, in milliseconds. Deadlines and timeouts are paused
+   * meanwhile.
+   */
   askedMs: Millis
   /** The holdings that the call returns while the agent is asked, newest first; undefined for none. */
   holding: Holding | undefined
@@ -73,7 +83,7 @@ export interface CallRecord {
   upstream: number
   /** When the first unfinished attempt began. */
   upstreamSince: Millis
-  /** How long any attempt was running before that, in milliseconds; parallel attempts count once. */
+  /** How long attempts ran before `upstreamSince`, in milliseconds; parallel attempts count once. */
   upstreamMs: Millis
   /** How long the gateway delayed the call on purpose, in milliseconds: before retries, for a slot, for a quota. */
   waitedMs: Millis
@@ -87,7 +97,7 @@ export interface CallRecord {
   traceId: string | undefined
 }
 
-/** Notes a rejection that the caller is not told, because another outcome replaced it. The rejection still counts. */
+/** Notes a rejection that the caller does not see, because another outcome replaced it. The rejection still counts. */
 export function noteSupersededRejection(record: CallRecord, outcome: Outcome): void {
   if (outcome.kind === 'rejected') (record.supersededRejections ??= []).push(outcome.error.reason)
 }

@@ -15,7 +15,7 @@ export interface Override extends PolicySettings {
 
 export interface MeshConfig {
   readonly defaults: PolicySettings
-  /** Later entries win, policy by policy. */
+  /** When several overrides set the same policy, the last override wins. */
   readonly overrides: readonly Override[]
   /** Named alternatives: a set's settings win over defaults and overrides. */
   readonly sets?: Readonly<Record<string, PolicySettings>>
@@ -40,7 +40,7 @@ export interface Place {
   readonly tool?: string | undefined
 }
 
-/** The overrides for some calls, by index in the config. */
+/** The overrides that apply to some calls, as indexes into the config. */
 export type Applied = readonly number[]
 
 /** Finds the settings in force for calls. */
@@ -64,7 +64,8 @@ export class Settings {
   }
 
   /**
-   * Returns the set for calls that arrive through another server. An arm ends at servers that the arm does not take.
+   * Returns the set that calls in `set` use at `server`. For an arm that does not take this server's calls, that is the
+   * default set.
    */
   setAt(set: string, server: string): string {
     return this.#arms.get(set)?.takes(server) === false ? DEFAULT_SET : set
@@ -81,7 +82,10 @@ export class Settings {
     return cases.some((applied) => Boolean(this.of(name, set, applied)[0]))
   }
 
-  /** Returns overrides of all requests of a server, and, per override of some requests, the same plus the override. */
+  /**
+   * Returns the combinations of overrides that a server's requests without a tool may have. The first combination
+   * applies to all requests; each further combination adds one override that applies to some requests.
+   */
   #othersOf(server: string): readonly Applied[] {
     const numbers = [...this.#overrides.keys()]
     const matchOf = (index: number) => this.#overrides[index]?.match ?? {}
@@ -135,7 +139,7 @@ function nameOf(match: Match | undefined): string {
   return JSON.stringify(match)
 }
 
-/** Whether a config has requests of a server, without a tool, to which exactly these overrides apply. */
+/** Whether exactly these overrides may apply to some request of a server, without a tool, in this config. */
 export function mayApply({ overrides }: MeshConfig, server: string, names: readonly string[]): boolean {
   const there = new Set(overrides.map(({ match }) => nameOf(match)))
   const toAll = overrides.filter(({ match }) => isForAll(match, server))

@@ -13,7 +13,10 @@ interface Slot {
 /** Most states to keep. Beyond the limit, the least recently used states go first. */
 const MAX_STATES = 50_000
 
-/** Most states without an owner, included in `MAX_STATES`. Beyond the limit, the oldest orphans go first. */
+/**
+ * Most states without an owner, included in `MAX_STATES`. Beyond the limit, the states that lost their owner first go
+ * first.
+ */
 const MAX_GONE = 10_000
 
 /** How long a state outlives its owner, in milliseconds: long enough to repair a wrong config. */
@@ -52,8 +55,8 @@ export class States implements StateStore {
 
   /**
    * Returns the states as seen by a generation. While another generation is in force, this generation shares the states
-   * with its own settings and keeps private states for the rest. Reasons: chains are built before their config is in
-   * force, and older calls still ask later.
+   * that have equal settings, and keeps private states for all others. Reasons: chains are built before their config is
+   * in force, and calls of a replaced generation still use states.
    * The first generation is in force from the beginning.
    */
   ofGeneration(): GenerationStates {
@@ -161,7 +164,7 @@ export class States implements StateStore {
     return state
   }
 
-  /** Updates the owner's index; false when the owner is gone. */
+  /** Updates the replica index in the slot's key. Returns false when the owner is gone. */
   #place(slot: Slot): boolean {
     const now = this.#placed(slot.key)
     if (now === undefined) return false
@@ -178,7 +181,7 @@ export class States implements StateStore {
     this.#sweepLater(GONE_MS)
   }
 
-  /** A single timer serves all orphans and fires when the first expires. */
+  /** A single timer serves all states without an owner, and fires when the first of them expires. */
   #sweepLater(ms: Millis): void {
     if (this.#sweeping) return
     this.#sweeping = true
@@ -220,7 +223,10 @@ function dropFirst(slots: Map<string, Slot>): void {
   }
 }
 
-/** Calls in flight may still use the state: `close` may only release parts that these calls do not need. */
+/**
+ * Calls the state's `close`, if any. Calls in flight may still use the state, so `close` may only release parts that
+ * these calls do not need.
+ */
 function retire({ state }: Slot): void {
   if ('close' in state && typeof state.close === 'function') (state as { close(): void }).close()
 }

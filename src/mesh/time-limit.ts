@@ -12,7 +12,7 @@ import { Cancellation } from './cancel.ts'
 import { type Cancel, type Clock, LATE_MS, type Millis } from './clock.ts'
 import type { GatewayError } from './errors.ts'
 
-/** Extra wait after a stalled event loop, in milliseconds: an answer may have arrived, and a large answer in part. */
+/** Extra wait after a blocked event loop, in milliseconds: an answer may have arrived meanwhile, at least in part. */
 const GRACE_MS: Millis = 100
 
 /** Why an extended limit was met: no progress for the length of the limit, or the longest time is over. */
@@ -26,7 +26,9 @@ export function progressTokenOf(value: Message['value']): unknown {
   return params?._meta?.progressToken
 }
 
-/** Whether a message is progress under a token; false for an undefined token. Some servers return a number as text. */
+/**
+ * Whether a message reports progress for a token; false for an undefined token. Some servers return a number as text.
+ */
 export function isProgress({ value }: Pick<Message, 'value'>, token: unknown): boolean {
   if (value.method !== PROGRESS || token === undefined) return false
   const { params } = value as { readonly params?: { readonly progressToken?: unknown } }
@@ -34,7 +36,7 @@ export function isProgress({ value }: Pick<Message, 'value'>, token: unknown): b
   return told === token || (typeof token === 'number' && told === String(token))
 }
 
-/** Returns a channel that calls `progressed` for each progress message under the call's token. */
+/** Returns a channel that calls `progressed` for each progress message with the call's token. */
 function watched(channel: Channel, token: unknown, progressed: () => void): Channel {
   return {
     open: () => channel.open(),
@@ -60,9 +62,9 @@ export class TimeLimit {
   }
 
   /**
-   * Passes the call on under a signal that aborts with `error()` after `ms`, or together with the call's own signal.
-   * Each progress message extends the limit by `ms`, up to `longestMs` in all. A deadline among the `changes` moves
-   * along.
+   * Passes the call on with a signal that aborts with `error()` after `ms`, or together with the call's own signal.
+   * Each progress message extends the limit by `ms`, up to `longestMs` in all. A deadline in `changes` is extended as
+   * well.
    */
   run(
     call: Call,

@@ -13,8 +13,8 @@ export function countCopy(): void {
 }
 
 /**
- * Work for one connection without a break. Counts messages and bytes and measures no time: a connection that sends
- * small messages singly waits once per 64 messages.
+ * Limits the work for one connection before a break. Counts messages and bytes and measures no time: a connection that
+ * sends small messages singly waits once per 64 messages.
  */
 export class TurnBudget {
   #units = 0
@@ -62,15 +62,15 @@ export class TurnBatch<Item> {
   }
 }
 
-/** The end of a burst: after so many pieces of work, or so long after the first, in milliseconds. */
+/** When a burst runs: after this many pieces of work, or this long after the first piece, in milliseconds. */
 export interface BurstLimits {
   readonly pieces: number
   readonly ms: Millis
 }
 
 /**
- * Work without a waiter, done in a row: at the end of the turn with enough work, or after some time. Scattered work
- * finds cold caches, and takes several times as long as a direct repetition.
+ * Collects work that nobody waits for, and does it in a row: at the end of the turn that brought enough work, or after
+ * some time. Single pieces of work would find cold CPU caches, and take several times as long.
  */
 export class Burst<Item> {
   readonly #clock: Clock
@@ -102,7 +102,7 @@ export class Burst<Item> {
   }
 }
 
-/** Turns may take this long before everybody else gets as much time; and the longest such pause. In milliseconds. */
+/** After own turns of `LONG_MS` in all, other work gets equal time, but at most `MOST_PAUSE_MS`. In milliseconds. */
 const LONG_MS: Millis = 2
 const MOST_PAUSE_MS: Millis = 100
 
@@ -112,9 +112,9 @@ let isServing = false
 
 /**
  * Resolves in an event-loop turn in which no other promise of this function resolves. Readers of a large text, or of a
- * flood of small texts, ask for such turns. Everybody else waits for at most one of these turns, however many there
+ * flood of small texts, ask for such turns. All other work waits for at most one of these turns, however many there
  * are; together the turns take at most half of the time. `peer` is the client or server that the work is for. Peers
- * alternate: a peer that asks for many turns bears the wait, not the others.
+ * alternate, so a peer that asks for many turns delays itself and not other peers.
  */
 export function ownTurn(peer: unknown): Promise<void> {
   return new Promise((resolve) => {

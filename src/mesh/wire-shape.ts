@@ -18,7 +18,7 @@ export interface WireIncident {
   readonly stallMs?: Millis
 }
 
-/** A fault's work on the bytes of an HTTP reply; one object per reply. */
+/** How a fault changes the bytes of an HTTP reply; one object per reply. */
 export interface WireShape {
   readonly clock: Clock
   /** When aborted, all bytes flow freely. */
@@ -26,7 +26,7 @@ export interface WireShape {
   /** `bytes` of the body pass at a time; the next bytes wait for `gapMs`. */
   readonly pace?: { readonly bytes: number; readonly gapMs: Millis }
   readonly incident?: WireIncident
-  /** Called whenever bytes are held back, until the promise settles. */
+  /** Called whenever bytes are held back; the bytes are held until the promise settles. */
   readonly holds?: (settled: Promise<void>) => void
   /** Called when the fault has finished with the reply. */
   readonly over?: () => void
@@ -57,13 +57,13 @@ export interface CrashLoop {
   readonly signal: NodeJS.Signals
   /** How long a process lives, in milliseconds; 0: the signal comes as soon as the process runs. */
   readonly afterMs: Millis
-  /** When aborted, processes live on. */
+  /** When aborted, the fault ends no more processes. */
   readonly over: Signal
 }
 
 /**
- * A fault's work on the answer to one call, on a stream shared by all calls: a process's standard output, or the event
- * stream of HTTP+SSE. One object per answer.
+ * How a fault changes the answer to one call, on a stream shared by all calls: a process's standard output, or the
+ * event stream of HTTP+SSE. One object per answer.
  */
 export interface AnswerShape {
   readonly clock: Clock
@@ -81,11 +81,14 @@ export interface ShapedAnswer {
   readonly before?: Buffer
   /** How long the answer is held back, in milliseconds; later messages pass meanwhile. */
   readonly holdMs?: Millis
-  /** Called when the answer is held back, until the promise settles. Not called when too much is held back already. */
+  /**
+   * Called when the answer is held back; the answer is held until the promise settles. Not called when too much is held
+   * back already.
+   */
   readonly holds?: (over: Promise<void>) => void
 }
 
-/** The work of faults on the bytes of a server's reply to a call. */
+/** How faults change the bytes of a server's reply to a call. */
 export interface CallWire {
   /** Outermost first; only for servers behind Streamable HTTP. */
   readonly shapes?: readonly WireShape[]

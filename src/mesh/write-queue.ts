@@ -48,7 +48,9 @@ export class WriteQueue<Entry> {
     this.#sizeOf = parts.sizeOf ?? (() => 1)
   }
 
-  /** Drops entries after `close`, because another writer may use the same place by then. */
+  /**
+   * Queues an entry, or drops it when the queue is full or closed. After `close`, another writer may use the same file.
+   */
   add(entry: Entry): void {
     const { most, mostFailing, onDropped } = this.#parts
     const size = this.#sizeOf(entry)

@@ -55,7 +55,7 @@ export const concurrencyLimited = {
 
 /**
  * Limits the calls in flight to a server by the server's latency (Gradient2 of Netflix' concurrency-limits). The
- * estimate is per server: a slow tool weighs in the mean as often as it is called.
+ * estimate is per server, so each tool influences the mean latency in proportion to its calls.
  */
 export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -63,7 +63,7 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   optIn: true,
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
-  // At the lowest limit, every arm still gets a call.
+  // Only `initial` is checked: at the lowest limit, every arm still gets one call.
   indivisible: ({ initial }, shares) => indivisible('calls at once', initial, shares),
   divided: ({ initial, min, max, ...others }, share) => {
     const part = (count: number) => partOf(count, share)
@@ -83,7 +83,7 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
 const LEAST_RETRY_MS = 50
 const MOST_RETRY_MS = 5_000
 
-/** Counts the calls in flight to a server, and rejects calls above the limit from its latency. */
+/** Counts the calls in flight to a server, and rejects calls above the limit learned from the server's latency. */
 export class Limiter {
   readonly #server: string
   readonly #clock: Clock
@@ -125,7 +125,9 @@ export class Limiter {
     }
   }
 
-  /** Adds or removes a call: while its agent is asked, a call is no load. */
+  /**
+   * Adds a call to the calls in flight, or removes it. A call whose agent is being asked puts no load on the server.
+   */
   count(more: 1 | -1): void {
     this.#inFlight += more
   }
@@ -142,7 +144,10 @@ export class Limiter {
     } else if (outcome.kind === 'failed' && this.#isDrop(outcome, tookMs)) this.#gradient.drop(startedAt, now)
   }
 
-  /** An impatient agent does not prove a slow server: timeouts count only from the usual latency on. */
+  /**
+   * Returns whether a failure shows overload. A timeout counts only after the usual latency, because the agent may be
+   * impatient.
+   */
   #isDrop(outcome: Outcome & { kind: 'failed' }, tookMs: Millis): boolean {
     if (resultOf(outcome) === 'timeout') return tookMs >= this.#gradient.latencyMs
     const { reason } = outcome.error
@@ -152,7 +157,7 @@ export class Limiter {
   #over(): Outcome {
     const { limit, latencyMs } = this.#gradient
     const message = `concurrency limit for ${this.#server} reached (${this.#inFlight} of ${limit} in flight)`
-    // At this latency, calls end at this interval.
+    // With `limit` calls in flight, a call ends on average every `latencyMs / limit`.
     const retryAfterMs = Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, latencyMs / limit)))
     const error = gatewayError(concurrencyLimited, message, { retryAfterMs })
     return { kind: 'rejected', error, by: 'adaptiveConcurrency' }
@@ -173,7 +178,7 @@ class Place implements Holding {
     this.#counts = false
   }
 
-  /** Takes the place back even above the limit: an estimated limit can bear a few extra calls. */
+  /** Counts the call again, even above the limit: the limit is only an estimate, so a few extra calls do no harm. */
   takeBack(): undefined {
     if (!this.#counts) this.#limiter.count(1)
     this.#counts = true
@@ -193,10 +198,10 @@ interface GradientSettings {
 const AFTER_DROP = 0.9
 
 /**
- * How many concurrent calls a server can handle, learned from its latency: Gradient2 of Netflix' concurrency-limits
- * (github.com/Netflix/concurrency-limits, `Gradient2Limit`). Latency above the long-term mean, times a tolerance, means
- * calls queue inside the server: the limit shrinks by that ratio. Otherwise the limit grows by its square root, the
- * queue allowed for. Drops shrink the limit as in the same library's `AIMDLimit`.
+ * Learns from latency how many concurrent calls a server can handle: Gradient2 of Netflix' concurrency-limits
+ * (github.com/Netflix/concurrency-limits, `Gradient2Limit`). Latency above the long-term mean, times a tolerance, shows
+ * that calls queue inside the server: the limit shrinks by that ratio. The limit also grows by its square root, which
+ * allows a short queue. Drops shrink the limit as in the same library's `AIMDLimit`.
  */
 export class Gradient {
   readonly #settings: GradientSettings
@@ -223,12 +228,12 @@ export class Gradient {
   /** Learns from a call that took `latencyMs`; `inFlight`: calls in flight at its start, itself included. */
   sample(latencyMs: Millis, inFlight: number): void {
     const { smoothing, tolerance } = this.#settings
-    // The clock's resolution: a latency of 0 would make the ratio meaningless.
+    // A latency of 0 would make the ratio meaningless, so the clock's resolution is the minimum.
     const shortMs = Math.max(latencyMs, 0.001)
     const longMs = this.#long.add(shortMs)
-    // After a long slow spell the mean would fall too slowly, and let too many calls through.
+    // After a long slow period the mean would fall too slowly, and the limit would stay too high.
     if (longMs / shortMs > 2) this.#long.scale(0.95)
-    // Calls at half of the limit or less say nothing about the other half.
+    // With at most half of the limit in use, latency does not show whether the limit is right.
     if (inFlight <= this.#limit / 2) return
     const gradient = Math.max(0.5, Math.min(1, (tolerance * longMs) / shortMs))
     const wanted = this.#limit * gradient + Math.sqrt(this.#limit)
@@ -248,7 +253,7 @@ export class Gradient {
   }
 }
 
-/** How many samples are averaged plainly, so the first does not dominate. */
+/** Number of first samples that have equal weight, so that the very first sample does not dominate. */
 const WARM_UP = 10
 
 /** An exponential mean over about `window` samples (`ExpAvgMeasurement` of Netflix' concurrency-limits). */
@@ -261,7 +266,7 @@ class LongMean {
     this.#weight = 2 / (window + 1)
   }
 
-  /** 0 before the first sample. */
+  /** The mean; 0 before the first sample. */
   get value(): number {
     return this.#value
   }

@@ -34,7 +34,7 @@ export const invalidArguments = new Fact(false, {
   },
 })
 
-/** Compares arguments with the tool's `inputSchema`; passes undecidable arguments. */
+/** Compares arguments with the tool's `inputSchema`; arguments that cannot be checked pass. */
 export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   use: 'Leave it at `report` to see how often models get arguments wrong. Use `enforce` where running a tool with wrong arguments does harm. Do not use `enforce` for servers that accept more than their `inputSchema` says.',

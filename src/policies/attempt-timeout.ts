@@ -38,7 +38,7 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
       longest: `no answer within ${formatDuration(longest)}, despite progress`,
     }
     return (next) => (call) => {
-      // The deadline ends the call no later: a second timer would be pointless.
+      // The deadline ends the call first, so the attempt needs no timer of its own.
       const { deadline } = call
       if (deadline !== undefined && (deadline.latest ?? deadline.at) - clock.now() <= timeout)
         return next(call)

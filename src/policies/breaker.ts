@@ -29,7 +29,9 @@ const BREAKER = 'breaker'
 
 const actions = ['open', 'close', 'reset'] as const satisfies readonly BreakerOrder[]
 
-/** The manual control of one tool's breakers: of the existing breakers and, while held open, of later breakers. */
+/**
+ * Applies an operator's orders to one tool's breakers. An order to hold breakers open also applies to later breakers.
+ */
 export const operator: Operator<Breaker> = {
   path: 'breakers',
   kind: BREAKER,
@@ -56,7 +58,10 @@ export const operator: Operator<Breaker> = {
 
 const states = ['closed', 'open', 'half_open'] as const
 
-/** Stops calling a tool that fails or answers wrongly, per endpoint; calls without a replica use the first. */
+/**
+ * Stops calling a tool that fails or answers wrongly. Each endpoint has its own breaker; calls without a replica use
+ * the breaker of the first endpoint.
+ */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
   optIn: true,
@@ -117,7 +122,10 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
 
 type BreakerOrder = 'open' | 'close' | 'reset'
 
-/** Most early returns to believe before a success: a server that accepts and fails every call needs a rest. */
+/**
+ * How often the open time may end early because the server is reachable, before a call succeeds. A server that accepts
+ * and fails every call needs a rest.
+ */
 const MOST_EARLY = 3
 
 /** Returns when a replica was last found reachable again, on the monotonic clock. */
@@ -130,13 +138,13 @@ type BackAt = (replica: number) => Millis
 export class Breaker {
   readonly #config: BreakerConfig
   readonly #clock: Clock
-  /** The replica changes with the endpoint's place. */
+  /** The replica index changes when the endpoint moves within the config. */
   readonly #owner: { -readonly [Key in keyof BreakerOwner]: BreakerOwner[Key] }
   readonly #window: HealthWindow
   readonly #machine: Machine
   /** Whether the last counted failure was a lost connection, as when the server is down. */
   #wasConnectionLost = false
-  /** How often the breaker has believed its server is back since the last success. */
+  /** How often the open time has ended early since the last success. */
   #early = 0
 
   constructor(
@@ -163,7 +171,7 @@ export class Breaker {
     const startedAt = this.#clock.now()
     const askedBefore = askedMs(record, startedAt)
     return next(call).then((outcome) => {
-      // A call admitted before a change of state says nothing about the time after the change.
+      // A call that started before a change of state does not count in the new state.
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)

@@ -63,7 +63,7 @@ export const bulkheadFull = {
 
 /**
  * Limits concurrency per server and per tool. Calls over the limit wait in a bounded queue, with a fair share for every
- * tenant. The policy rejects a call without a place, or without a slot in time.
+ * tenant. The policy rejects a call when the queue is full, or when no slot becomes free in time.
  */
 export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -92,13 +92,15 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
 }
 
 /**
- * A slot held for `OVERDUE_MS`, in milliseconds, may stop counting: if held `OVERDUE_TIMES` the tool's usual time, or if
- * its tenant or agent holds several slots while another waits.
+ * After `OVERDUE_MS` milliseconds a slot may stop counting, in two cases. The slot has been held `OVERDUE_TIMES` times
+ * as long as usual for the tool; or its tenant or agent holds several slots while another tenant or agent waits.
  */
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
 
-/** Share of slots that a tenant with hanging calls leaves to others: its next calls would take each freed slot. */
+/**
+ * Share of the slots that a tenant with hanging calls must leave free. Else its next calls would take each freed slot.
+ */
 const LEFT_BY_HANGING = 1 / 8
 
 /** The most overdue slots, as a multiple of the counted slots. */
@@ -124,8 +126,8 @@ class Slot implements Holding {
   readonly tenant: Tenant
   readonly agent: string
   /**
-   * `lent`: the agent is asked. `waiting`: the agent has answered, and no slot is free for the call to go on.
-   * `overdue`: the call has held its slot for so long that the slot no longer counts.
+   * `lent`: the agent is asked. `waiting`: the agent has answered, and the call waits for a free slot. `overdue`: the
+   * call has held its slot for so long that the slot no longer counts.
    */
   state: 'held' | 'lent' | 'waiting' | 'overdue' | 'over' = 'held'
   since: Millis = 0
@@ -166,7 +168,7 @@ export class Pool {
   /** Checks slots held for long. */
   readonly #overdueLooks: ExpiryQueue
   #overdue = 0
-  /** Calls with an agent's answer, waiting for a slot to go on, oldest first. */
+  /** Slots of calls that have their agent's answer and wait until a slot is free again, oldest first. */
   readonly #returning = new Set<Slot>()
   readonly #lending: Lending = {
     lend: (slot) => this.#lend(slot),
@@ -201,12 +203,12 @@ export class Pool {
   placesOf({ perTool, waiting }: ToolSlots): number {
     const { queue, concurrent } = this.settings
     if (perTool !== undefined) return Math.ceil(queue * Math.min(1, perTool / concurrent))
-    // With a single slot, half of the slots is the slot itself.
+    // A tool may use a single slot alone, so the tool may also use all of the queue.
     if (concurrent === 1) return queue - (this.waiting - waiting)
     return threshold(queue, this.waiting, waiting)
   }
 
-  /** Returns when all waiting calls will have been served, in milliseconds, at the present pace of freed slots. */
+  /** Returns how long until all waiting calls are served, in milliseconds, at the present pace of freed slots. */
   retryAfterMs(tool: ToolSlots): Millis {
     const now = this.#clock.now()
     const ofServer = this.#holds.estimateMs(now) * ((this.waiting + 1) / this.settings.concurrent)
@@ -300,8 +302,8 @@ export class Pool {
   }
 
   /**
-   * Stops counting a slot held far longer than usual: its call hangs, and other calls may run. While the tool's usual
-   * time is unknown, the tool is slow, and `#givesWay` decides.
+   * Stops counting a slot that is held far longer than usual for the tool: the call hangs, and other calls may run.
+   * `#givesWay` may decide the same, even while the tool's usual time is unknown.
    */
   #lookAt(slot: Slot): void {
     const heldMs = this.#clock.now() - slot.since
@@ -318,9 +320,9 @@ export class Pool {
   }
 
   /**
-   * Returns whether a tenant with several slots gives way to a tenant with nothing under way. The same holds for agents
-   * counted as one tenant. Agents with a single slot keep the slot, else a merely slow tool would get more calls at
-   * once than allowed.
+   * Returns whether a slot must stop counting because its tenant holds several slots while a tenant without a running
+   * call waits. Agents that count as one tenant are compared in the same way. An agent with a single slot keeps it,
+   * else a merely slow tool would get more calls at once than allowed.
    */
   #givesWay({ tenant, agent, tool }: Slot): boolean {
     if (tenant.running > 1 && this.#queue.isWaitedForByIdle(tool)) return true
@@ -337,7 +339,7 @@ export class Pool {
   }
 
   #givenBack({ tenant, agent }: Slot): void {
-    // A tenant giving a slot back still counts as its holder here: with few slots, tenants take turns.
+    // Starts waiting calls before the tenant's count falls. With few slots, the freed slot then goes to another tenant.
     if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant, agent)
   }
@@ -348,7 +350,7 @@ export class Pool {
       slot.state = 'lent'
       this.#free(slot)
     } else if (slot.state === 'waiting') {
-      // The agent was asked again before the answer to an earlier question could go on.
+      // The agent was asked again before its earlier answer could be passed on.
       slot.state = 'lent'
       this.#returning.delete(slot)
       slot.settle?.()
@@ -401,7 +403,9 @@ export class Pool {
     }
   }
 
-  /** Returns whether another call may wait; a tenant with more waiting calls than others gives way to the others. */
+  /**
+   * Returns whether another call may wait. In a full queue, evicts a call of a tenant with more waiting calls, if any.
+   */
   #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
     const isToolFull = tool.waiting >= this.placesOf(tool)
     if (!isToolFull && this.#queue.size < this.settings.queue) return true
@@ -451,7 +455,10 @@ function isAtLimit(pool: Pool, tool: ToolSlots): boolean {
   return tool.perTool !== undefined || pool.running < pool.settings.concurrent || running === pool.running
 }
 
-/** Returns how many slots a tool holds and may hold; slots taken by others since do not push it over its limit. */
+/**
+ * Returns how many slots a tool holds, and its limit. Other tools may have lowered the limit below the first number
+ * since; the larger number is returned then.
+ */
 function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
   const { running } = tool.holds
   return [running, Math.max(running, pool.limitOf(tool))]

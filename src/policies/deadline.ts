@@ -62,7 +62,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
     const longest = longestOf({ total, onProgress, maxTotalTimeout })
     const usual = { ms: total, longestMs: longest }
 
-    /** Runs a call with `leftMs` of `ms` left; `told`: whether its server is told. */
+    /** Runs a call with `leftMs` of `ms` left; `told`: whether the server is told the remaining time. */
     function run(call: Call, next: Service, { ms, longestMs }: Times, leftMs: Millis, told: boolean) {
       const { record } = call
       const reserveMs = told ? Math.min(reserve, ms / 2) : undefined
@@ -107,7 +107,7 @@ function exceeded(ms: Millis, sent: boolean, extension?: Extension, longestMs: M
 
 const MILLISECONDS = /^\d{1,15}(?:\.\d{1,9})?$/
 
-/** As in the gRPC wire protocol: at most eight digits and a unit. */
+/** A timeout of the gRPC wire protocol: at most eight digits and a unit. */
 const GRPC_TIMEOUT = /^(\d{1,8})([HMSmun])$/
 
 const GRPC_UNITS_MS: Readonly<Record<string, number>> = {

@@ -116,7 +116,8 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
         try {
           const { attempts } = record
           const outcome = await next(call)
-          // A chain shares a record: an earlier tool may have been sent, and this one not.
+          // All tools of a fallback chain share a record. An earlier tool's call may have been sent, and this tool's
+          // call not.
           const failure = failureOf(call, outcome, scope, record.attempts > attempts)
           if (failure === undefined) {
             stale?.keep(call, outcome)
@@ -164,7 +165,9 @@ function leavingTime(clock: Clock, next: Service, hasFallback: (call: Call) => b
   }
 }
 
-/** Failures caused by the caller, about its rights, or needed by the caller to go on. */
+/**
+ * Failures that are passed on unchanged: caused by the caller, about its rights, or needed by the caller to continue.
+ */
 const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConflict.name>([
   'cancelled',
   'idempotency_conflict',
@@ -204,7 +207,7 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
 
 interface Fallback {
   readonly server: string
-  /** Whether a call may go to the other tool, and its server lists the tool. */
+  /** Whether a call may go to the other tool, and the other server lists that tool. */
   isThere(call: Call): boolean
   /** Calls the other tool. Resolves to its flagged answer; undefined when it has no usable answer. */
   ask(call: Call, failure: string): Promise<Outcome | undefined>
@@ -213,7 +216,10 @@ interface Fallback {
 /** Most fallbacks in a row. */
 const MOST_IN_A_ROW = 3
 
-/** The tools (SERVER/TOOL) whose fallbacks led to a call. None is asked again, so two may back each other up. */
+/**
+ * The tools (SERVER/TOOL) that failed earlier in a call's fallback chain. They are not called again, so two tools may
+ * back each other up.
+ */
 const failedBefore = new WeakMap<CallRecord, readonly string[]>()
 
 /** Sends the call to another tool, through all policies of that tool. */
@@ -255,12 +261,12 @@ function toFallback(
   }
 }
 
-/** Returns the call as another attempt: in an upstream session no id may repeat. */
+/** Returns the call as another attempt, because an upstream session accepts each id only once. */
 function asAnother(call: Call): Call {
   return derive(call, { attempt: call.attempt + 1 })
 }
 
-/** Returns whether an answer is usable. After `input_required`, the caller would answer the failed tool. */
+/** Returns whether an answer is usable. `input_required` is not: the caller would send its input to the failed tool. */
 function isUsable({ result, verdict }: Outcome & { kind: 'answered' }): boolean {
   return verdict !== 'rpc_error' && verdict !== 'tool_error' && isFinal(result)
 }
@@ -286,14 +292,17 @@ interface Limits {
   readonly maxSize: number
 }
 
-/** The last good answers of a tool; the oldest go first. Each answer brings its limits, as reloads may change them. */
+/**
+ * The last good answers of a tool; the oldest are dropped first. `put` gets the limits, because reloads may change
+ * them.
+ */
 export class LastKnownGood {
   readonly #answers = new LRUCache<string, Good>({
     maxSize: Number.MAX_SAFE_INTEGER,
     sizeCalculation: ({ bytes }) => bytes,
   })
 
-  /** Returns the answer, however old. */
+  /** Returns the answer for a key, whatever its age. */
   get(key: string): Good | undefined {
     return this.#answers.peek(key)
   }
@@ -304,7 +313,7 @@ export class LastKnownGood {
     while (this.#answers.size > maxEntries || this.#answers.calculatedSize > maxSize) this.#answers.pop()
   }
 
-  /** Drops an answer replaced by a later, unkept answer. */
+  /** Drops an answer because a later answer for the key is too large to keep. */
   drop(key: string): void {
     this.#answers.delete(key)
   }
@@ -362,7 +371,7 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
   }
 }
 
-/** Returns the key of an answer; includes the era, because eras get results of other shapes. */
+/** Returns the key of an answer; includes the era, because results have another shape in each era. */
 function keyOf(call: Call): string {
   return digestOf(call.tool ?? '', argumentsOf(call), identityOf(call), call.caller.era)
 }
@@ -373,7 +382,10 @@ function isGood(call: Call, outcome: Outcome): outcome is Outcome & { kind: 'ans
   return isObject(outcome.result.value.result) && !isTask(call) && isFinal(outcome.result)
 }
 
-/** Returns an operator's prepared answer. Without a text, the text is the structured content. */
+/**
+ * Returns a function that gives the operator's prepared answer. Without `text`, the text is the structured content as
+ * JSON.
+ */
 export function prepared(
   {
     text,

@@ -97,7 +97,7 @@ export const gate: Policy<GateConfig> & { schema: typeof schema } = {
   ],
   build(config, context, scope): Layer {
     const { set, server } = scope
-    // A gate for other endpoints knows nothing of these.
+    // A change of endpoints starts a new gate.
     const key = { kind: GATE, set, server, config: { ...config, endpoints: scope.endpoints } }
     const gate = context.state.get(key, () => new Gate(config, context, scope))
     return (next) => (call) => gate.run(call, next, scope)

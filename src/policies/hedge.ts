@@ -97,7 +97,7 @@ interface RaceParts {
 interface Runner {
   readonly signal: Cancellation
   outcome: Outcome | undefined
-  /** Whether the try was ended because the agent could not hear it. */
+  /** Whether the try was ended because another try already sends messages to the agent. */
   muted: boolean
 }
 
@@ -166,7 +166,7 @@ class Race {
     const release = () => {
       if (before > 0) this.#parts.budgets.release()
     }
-    // A bug of ours fails only its call: thrown out of a timer, it would end the process.
+    // A bug of the gateway must fail only this call: an error thrown in a timer would end the process.
     try {
       this.#next(call)
         .finally(release)
@@ -194,7 +194,7 @@ class Race {
     }
   }
 
-  /** Returns the outcome when no try was useful: of the first try sent and not muted, if any. */
+  /** Returns the outcome when no try got a useful answer: of the first try neither muted nor rejected, if any. */
   #standing(last: Outcome): Outcome {
     const told = this.#runners.filter(({ muted }) => !muted).flatMap(({ outcome }) => outcome ?? [])
     const sent = this.#runners.some(({ outcome }) => outcome?.kind === 'failed' && outcome.error.sent)
@@ -236,11 +236,14 @@ class SharedChannel {
     this.#speaker = speaker
   }
 
-  /** Returns the channel of `speaker`. Drops late messages; a late request has no answer, so `mute` ends the try. */
+  /**
+   * Returns the channel of the try `speaker`. Drops its messages once another try has sent something. A dropped request
+   * gets no answer, so `mute` ends the try.
+   */
   for(speaker: object, mute: () => void): Channel {
     const channel = this.#channel
     return {
-      // Opening says nothing yet: many servers always open a stream.
+      // Opening a stream does not count as a message: many servers always open one.
       open: () => channel.open(),
       pause: (retryMs, askNow) => {
         if (this.#speaker === undefined || this.#speaker === speaker) channel.pause(retryMs, askNow)

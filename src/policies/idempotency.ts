@@ -86,14 +86,14 @@ const placesTaken = new Fact<Full | undefined>(undefined, {
   },
 })
 
-/** All new tenants share their places for a second. */
+/** After this long, in milliseconds, a new tenant name may have places of its own. */
 const NEWCOMER_MS: Millis = 1_000
 
 /**
  * Runs the first call with a key independently of its caller: most second calls follow a caller that gave up too early.
- * A second call during the first waits for the same outcome; a later call gets the outcome again. A call that was not
- * run, or may run twice, leaves no trace. Where records outlive the process, a call that must not run twice is recorded
- * before sending. A later process then knows the call may have run.
+ * A second call during the first waits for the same outcome; a later call gets the outcome again. A failed call that
+ * did not run, or may run twice, is forgotten. Where records outlive the process, a call that must not run twice is
+ * recorded before sending. A later process then knows the call may have run.
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -150,7 +150,8 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         const noted = isRepeatable(scope.effectOf(call))
           ? undefined
           : runs.announce(id, begun, limitMs + window)
-        // The run goes on when its agent is gone, and with the agent the request that everybody else counts.
+        // The run continues after its agent has left. The agent's request then no longer keeps the server open, so the
+        // run does.
         const release = scope.hold()
         const outcome = noted === undefined ? run() : noted.then(run)
         outcome.then(release, release)
@@ -214,7 +215,7 @@ function keyOf(
 ): Key | InvalidKey | undefined {
   const named = metaOf(call.message.value, 'params', IDEMPOTENCY_KEY)
   if (named === undefined) {
-    // Joining read-only calls would be a cache, a separate decision.
+    // Read-only calls get no automatic key: sharing their answers would be a cache.
     if (mode === 'explicit' || scope.effectOf(call) === 'read_only') return undefined
     const fingerprint = fingerprintOf(call)
     return { id: idOf(call, sharing, 'auto', fingerprint), fingerprint, reader: readerOf(call, sharing) }
@@ -226,8 +227,8 @@ function keyOf(
 }
 
 /**
- * Returns a digest, because names of tools may be of any length, and keys and headers may be secrets. Where agents
- * choose their arm of an experiment, a call with a key runs separately in each named arm.
+ * Returns the id of a key as a digest, because tool names may have any length, and keys and headers may be secrets.
+ * Where agents choose their arm of an experiment, a call with a key runs separately in each named arm.
  */
 function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
   const { arm, isArmAsked } = call.record
@@ -235,12 +236,18 @@ function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
   return digestOf(sharing, mode, call.tool ?? '', identityOf(call, sharing), askedFor, key)
 }
 
-/** Eras, and calls running as tasks, have answers of other shapes and cannot replace each other. */
+/**
+ * Returns a digest of a call's work. Includes the era and whether the call runs as a task, because their answers have
+ * other shapes and cannot replace each other.
+ */
 function fingerprintOf(call: Call): string {
   return digestOf(argumentsOf(call), String(isTask(call)), call.caller.era)
 }
 
-/** A caller's channel while the caller is there. Afterwards nobody hears, and the channel declines questions. */
+/**
+ * The channel of a caller until the caller leaves. Afterwards the channel drops messages and declines the server's
+ * questions.
+ */
 class LeavingChannel implements Channel {
   #channel: Channel | undefined
 
@@ -258,7 +265,7 @@ class LeavingChannel implements Channel {
 
   send(message: Message, answer?: Answer): Promise<void> | undefined {
     if (this.#channel !== undefined) return this.#channel.send(message, answer)
-    // A waiting server would wait until the call's time is up.
+    // Without an answer, the server would wait until the call's time is up.
     answer?.(errorText('', reasons.cancelled.code, 'the caller has gone')).catch(() => undefined)
     return undefined
   }

@@ -54,7 +54,7 @@ const PAUSE_GROWTH = 2
 
 const MOST_COPIES = 4
 
-/** How fast the usual time of a call is forgotten, per call. */
+/** The weight of the old usual time when a quicker call updates it. */
 const FORGETTING = 0.98
 
 /** A call without an answer so far. */
@@ -62,7 +62,7 @@ interface Asked {
   readonly since: Millis
   expiry: Expiry | undefined
   copies: number
-  /** Whether a copy was sent while the server was known to answer: a call hanging on is heavy, not lost. */
+  /** Whether a copy was sent while the server was known to answer: a call that still hangs then is slow, not lost. */
   isHeavy: boolean
   /** Sends a copy, unless out of budget (`broke`) or pointless (`useless`). `isProven`: the server answers again. */
   again(isProven: boolean): 'sent' | 'broke' | 'useless'
@@ -74,7 +74,7 @@ class Late {
   readonly #afterMs: Millis
   readonly #times: number
   readonly #looks: ExpiryQueue
-  /** The oldest first. */
+  /** The overdue calls, in the order in which they became overdue. */
   readonly #late = new Set<Asked>()
   /** How long calls usually take; undefined while none has been answered. */
   #usualMs: Millis | undefined
@@ -91,7 +91,7 @@ class Late {
   }
 
   run(call: Call, next: Service, budgets: RetryBudgets): Promise<Outcome> {
-    // An aborted signal fires no more events: the tries would not notice.
+    // An aborted signal fires no more events: the tries would not learn of it.
     if (call.signal.aborted) return next(call)
     return new Promise((resolve, reject) => {
       const tries: Cancellation[] = []
@@ -119,11 +119,11 @@ class Late {
             const isGood = outcome.kind === 'answered' && !isFailure(outcome)
             wasSent ||= outcome.kind === 'failed' && outcome.error.sent
             if (!isCopy) ownEnd = outcome
-            // Once the agent has heard of the original, the agent hears the end of the original.
+            // After a message from the original try, the agent must get the original's outcome.
             const counts = isGood && !(isCopy && call.record.firstByteAt !== undefined)
-            // A failed copy says less than the original, which may still be answered.
+            // A failed copy does not end the call while another try may still be answered.
             const isEnd = counts || underWay === 0
-            // This is first, or the answered call would be sent again with the others.
+            // Ends the call first, or `#answered` would send it again with the other overdue calls.
             if (isEnd) end()
             if (isGood) this.#answered(sentAt)
             if (isEnd) resolve(withSent(isGood ? outcome : (ownEnd ?? outcome), wasSent))
@@ -175,7 +175,9 @@ class Late {
     else this.#late.delete(asked)
   }
 
-  /** Notes that a call sent at `sentAt` has been answered: overdue calls sent before are lost. */
+  /**
+   * Notes that a call sent at `sentAt` has been answered: overdue calls sent before count as lost, and are sent again.
+   */
   #answered(sentAt: Millis): void {
     const tookMs = this.#clock.now() - sentAt
     const usualMs = this.#usualMs ?? 0

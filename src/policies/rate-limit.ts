@@ -67,7 +67,7 @@ type Config = z.output<typeof schema>
 /** The rate when the config names neither a rate nor a quota. */
 const DEFAULT_RATE: Rate = { calls: 100, perMs: 1_000 }
 
-/** Undefined when only a quota limits. */
+/** Returns the rate; undefined when the config has only a quota. */
 const rateOf = ({ rate, quota }: Config): Rate | undefined =>
   rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
 
@@ -98,7 +98,7 @@ function limitFor(
   return limits.get({ per, ...settings }, per === 'tenant' ? () => new KeyedLimit(settings, clock) : create)
 }
 
-/** The upstream's contract knows no policy sets: all sets use the same quota. */
+/** Returns the quota, which all policy sets share, because the contract covers all calls to the server. */
 function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, server: string): Quota {
   return state.get({ kind: QUOTA, set: DEFAULT_SET, server }, () => new Grants(server, clock)).quota(settings)
 }

@@ -61,7 +61,7 @@ const schema = z
   })
   .describe('Sends a failed call again if this can do no harm: within a budget, and within its deadline.')
 
-/** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
+/** Sends failed calls again; see `ruleAgainst` for which calls, and `RetryBudget` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   use: 'Keep it in force for servers with short failures: only calls that can do no harm are sent again. Set `maxRetries: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
@@ -109,13 +109,13 @@ interface RetryParts extends Backoff {
   readonly proof: Proof
 }
 
-/** The end of a retry that waited for no proof. */
+/** Ignores the end of a retry that did not wait for a proof. */
 const ignore: Ended = () => undefined
 
-/** How often to send a call that may have run and was lost each time: the call may be the cause of its server's end. */
+/** Most tries of a call that may have run and then lost the connection: the call itself may crash the server. */
 const MOST_LOST = 3
 
-/** How often to ask again for a wrong answer: an always wrong tool soon shows. */
+/** Most retries after wrong answers. After them, the tool is assumed to be always wrong. */
 const MOST_WRONG = 2
 
 /** The steps after a call's first failure: waits and further tries, until there is a final outcome. */
@@ -130,7 +130,7 @@ class Retries {
   #incorrect = 0
   /** Whether any try may have run. */
   #sent = false
-  /** The latest answer, though wrong: better than none. */
+  /** The latest wrong answer, used if no other answer comes. */
   #wrong: Outcome | undefined
 
   /** `hedgesBefore`: the hedges in the call's record when the call arrived here. */
@@ -163,7 +163,10 @@ class Retries {
     return this.#afterWait(outcome, begunAt, waitMs)
   }
 
-  /** Waits: for a lost server at its gate, or else for a proof that the tool works. */
+  /**
+   * Waits, and then tries again. Unless the server was lost or the answer wrong, may wait for a proof that the tool
+   * works.
+   */
   async #afterWait(outcome: Outcome, begunAt: Millis, waitMs: Millis): Promise<Outcome> {
     const { context, budgets, base } = this.#parts
     const { clock } = context
@@ -237,10 +240,10 @@ class Retries {
       if (outcome.kind !== 'rejected') {
         retries.add(record)
         isGood = !isWorthRetrying(outcome, this.#parts.incorrect)
-        // Its end is known before the next retry may go.
+        // Notes the result before `ended` lets the next retry go.
         return this.after(outcome, begunAt)
       }
-      // Our own limit says nothing about the call: the outcome of the earlier try stands.
+      // A rejection by the gateway's own limit says nothing about the call, so the earlier outcome is used.
       noteSupersededRejection(record, outcome)
       return this.#refused('limited', before)
     } finally {
@@ -260,8 +263,8 @@ class Retries {
 }
 
 /**
- * Returns whether another try might end better. Calls rejected by our own limits are not retried: each rejected call
- * would bring a retry back to the limit. `incorrect`: whether wrong answers count as failures.
+ * Returns whether another try might end better. Calls rejected by the gateway's own limits are not retried: the retry
+ * would only meet the same limit. `incorrect`: whether wrong answers count as failures.
  */
 function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
   switch (outcome.kind) {
@@ -269,7 +272,7 @@ function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
       return false
     case 'failed': {
       const { reason, retryable, notStarted } = outcome.error
-      // Retryable for the agent, with another deadline or once the server is up; not within this deadline.
+      // The agent may retry later or with another deadline, but a retry within this deadline is useless.
       return reason !== 'deadline_exceeded' && !notStarted && retryable
     }
     case 'answered':
@@ -288,7 +291,7 @@ function isSafe(call: Call, outcome: Outcome, scope: Scope): boolean {
   return wasNeverDelivered(outcome) || isRepeatable(scope.effectOf(call))
 }
 
-/** Returns whether the answer is a question to the agent, and so an answer like any other. */
+/** Returns whether the answer asks the agent for input. Such an answer is not wrong. */
 function asksForInput(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return false
   const result = outcome.result.value.result as { resultType?: unknown } | undefined

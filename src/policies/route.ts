@@ -77,7 +77,7 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   },
 }
 
-/** The layer for a server with a single replica: it only learns, and never chooses. */
+/** Returns the layer for a server with a single replica. It measures calls, and never chooses. */
 function toSingle(replica: Replica, scores: Scores, feasibility: Feasibility, clock: Clock): Layer {
   const { load } = replica
   return (next) => (call) => {
@@ -158,7 +158,7 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
     const { record } = call
     const before = record.replica
     const askedBefore = askedMs(record, begun)
-    // The transport writes this too, but not when it finds no way to the replica.
+    // The transport also writes `record.replica`, but not when it cannot reach the replica.
     record.replica = index
     const answered = next(derive(call, { replica: index }))
     load.inFlight++
@@ -170,8 +170,8 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
         if (isRejected) record.replica = before
         else scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
-        // A call that did not reach its replica may go to another: neither the breaker nor the closed port has run
-        // anything.
+        // A call that did not reach its replica may go to another: a rejection by the breaker and a closed port run
+        // nothing.
         if (!isRejected && !isUnreached(outcome)) return outcome
         const mayVisit = call.replica === undefined && affinity?.mayVisit(call) !== false
         if (!mayVisit || call.signal.aborted) return outcome

@@ -86,7 +86,7 @@ export type Dimension = 'availability' | 'correctness' | 'slow' | 'consecutive' 
 /** The reason a breaker opens. */
 export interface Trip {
   readonly dimension: Dimension
-  /** In words, with the numbers; contains no secret. */
+  /** The reason in words, with numbers; contains no secret. */
   readonly why: string
 }
 
@@ -124,7 +124,7 @@ export class HealthWindow {
   add(judgement: HealthSample, ranMs: Millis, now: Millis): Trip | undefined {
     if (judgement === 'neutral') return undefined
     if (judgement === 'caller_timeout') {
-      // Its full time is unknown: the call counts only if it was slow already.
+      // The call's full time is unknown, so it counts only if it was slow already.
       if (!this.#isSlow(ranMs)) return undefined
       this.#slow?.add(true, now)
       return this.#trip(now)
@@ -152,7 +152,7 @@ export class HealthWindow {
     return countsOf(this.#correctness, now)
   }
 
-  /** Undefined when slow calls do not count. */
+  /** Returns the counts of slow calls; undefined when slow calls do not count. */
   slow(now: Millis): Counts | undefined {
     return this.#slow && countsOf(this.#slow, now)
   }
@@ -185,7 +185,7 @@ export class HealthWindow {
 }
 
 function exceeds(window: RingWindow | undefined, ratio: number, minimum: number, now: Millis): boolean {
-  // Without a bad sample there is nothing to compute: the case of nearly every call.
+  // Most windows have no bad sample: the quick answer for nearly every call.
   if (window === undefined || window.bad === 0) return false
   const { good, bad } = window.totals(now)
   return bad > 0 && good + bad >= minimum && bad >= ratio * (good + bad)

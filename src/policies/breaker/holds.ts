@@ -5,7 +5,7 @@ import { DEFAULT_SET } from '../../mesh/settings.ts'
 /** Opening times by tool, in milliseconds of the Unix epoch; `false`: closed by hand. Key undefined: other requests. */
 type Orders = Map<string | undefined, Millis | false>
 
-/** The kinds of state of orders for all policy sets, and of orders for one. */
+/** State kinds of orders: for all policy sets, and for a single policy set. */
 const FOR_ALL = 'breaker-orders'
 const FOR_ONE = 'breaker-orders-of-set'
 
@@ -18,9 +18,9 @@ function ordersForOne(store: StateStore, set: string, server: string): Orders {
 }
 
 /**
- * The tools of a server held open by an operator in a policy set. An order for the set outranks an order for all sets.
- * Orders are stored apart from breakers: a breaker starts over with new settings or a new endpoint, and an order
- * outlives both. An order also applies without a breaker.
+ * The tools of a server whose breakers an operator holds open in a policy set. An order for the set overrides an order
+ * for all sets. Orders are stored apart from breakers: a breaker starts over with new settings or a new endpoint, and
+ * an order outlives both. An order also applies to a tool without a breaker.
  */
 export class Holds {
   readonly #forAll: Orders
@@ -46,8 +46,8 @@ export class Holds {
 }
 
 /**
- * Records an order. An order for all sets replaces the orders for single sets. Closing the default set ends an order
- * for all sets: present arms stay held, each by its own order, and later arms are not held.
+ * Records an order. An order for all sets replaces the orders for single sets. Closing a tool in the default set ends
+ * an order for all sets. Present arms then get orders of their own and stay open; later arms do not.
  */
 export function note(store: StateStore, { set, server, tool }: OperatorTarget, since: Millis | false): void {
   const forAll = ordersForAll(store, server)

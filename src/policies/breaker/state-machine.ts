@@ -45,9 +45,9 @@ export interface BreakerSnapshot {
   readonly consecutive: number
   /** How long the breaker stays open this time, in milliseconds; undefined unless open and not held open. */
   readonly openForMs: Millis | undefined
-  /** When the next call may probe, in milliseconds from now, 0 when due; undefined likewise. */
+  /** When the next call may probe, in milliseconds from now, 0 when due. Undefined unless open and not held open. */
   readonly nextProbeInMs: Millis | undefined
-  /** Counts the changes: calls admitted under another number no longer count. */
+  /** The number of state changes. A call that started under another number no longer counts. */
   readonly generation: number
 }
 
@@ -57,12 +57,14 @@ export const OPENED = 'opened by hand'
 /** Longest proposed wait when all probes are under way, in milliseconds: most probes return soon. */
 const LONGEST_PROBE_WAIT_MS = 1_000
 
-/** `search/query`, or `search` for a server's other requests. */
+/** Returns `search/query` for a tool, or `search` for a server's other requests. */
 function nameOf({ server, tool }: Pick<BreakerOwner, 'server' | 'tool'>): string {
   return tool === undefined ? server : `${server}/${tool}`
 }
 
-/** Returns the answer of an open breaker; `waitMs` until the next probe is infinite when held open. */
+/**
+ * Returns the rejection by an open breaker. `waitMs`: the time until the next probe; infinite while held open by hand.
+ */
 export function refusedOpen(
   owner: Pick<BreakerOwner, 'server' | 'tool'>,
   why: string | undefined,
@@ -84,7 +86,7 @@ function refused(message: string, retryAfterMs: Millis | undefined): Outcome {
 
 /**
  * The state of one breaker. opossum changes the state; this class adds duration and reason, counts the changes, and
- * emits events. At rest it has neither circuit nor timer, so dropping it frees everything.
+ * emits events. While closed, the machine has neither a circuit nor a timer, so dropping it frees everything.
  */
 export class Machine {
   readonly #config: BreakerConfig
@@ -95,7 +97,7 @@ export class Machine {
   #circuit: Circuit | undefined
   /** The last state opossum reported. */
   state: BreakerState = 'closed'
-  /** The reason of the state; undefined before the first trouble. */
+  /** The reason for the state; undefined before the first change. */
   trip: Trip | undefined
   /** Whether an operator holds the breaker open. */
   manual = false
@@ -103,7 +105,7 @@ export class Machine {
   since: Millis
   /** How long the breaker stays open, in milliseconds; infinite while held open. */
   openForMs: Millis = 0
-  /** Counts the changes, to recognise calls admitted before a change. */
+  /** The number of state changes, to recognise calls that started before a change. */
   generation = 0
   /** The slots of probes; undefined unless the breaker is half-open. */
   probes: HalfOpenProbes | undefined
@@ -130,7 +132,7 @@ export class Machine {
 
   open(trip: Trip): void {
     this.trip = trip
-    // For opossum, holding an open breaker open is no change.
+    // opossum emits no event when an open circuit opens again.
     if (this.state === 'open') return this.#opened()
     this.#circuit ??= createCircuit('closed', this.#events())
     this.#circuit.open()
@@ -162,7 +164,7 @@ export class Machine {
     this.#onClosed()
   }
 
-  /** Lets probes through. opossum only goes half-open by its own timer, so a new circuit begins there. */
+  /** Lets probes through. opossum only goes half-open by its own timer, so a new circuit begins in that state. */
   halfOpen(): void {
     this.#circuit = createCircuit('half_open', this.#events())
     const decide = this.#circuit.fire()
@@ -211,7 +213,7 @@ export class Machine {
   }
 }
 
-/** The arms of an experiment draw alike, so the key omits the set. */
+/** The key omits the set, so that all arms of an experiment get the same random numbers. */
 const keyOf = ({ server, tool = '', endpoint }: BreakerOwner) => `${server}/${tool}/${endpoint}`
 
 export interface Probe {
@@ -227,7 +229,7 @@ interface ProbeParts {
   readonly probeTimeout: Millis
 }
 
-/** The half-open time of a breaker: its probes, and their decision. */
+/** Counts the probes of a half-open breaker, and decides by their results. */
 export class HalfOpenProbes {
   readonly #parts: ProbeParts
   readonly #decided: (failure: string | undefined) => void
@@ -243,7 +245,7 @@ export class HalfOpenProbes {
     this.#needed = parts.probes
   }
 
-  /** Takes a slot for a call; undefined without a free slot. */
+  /** Takes a probe slot for a call and returns the probe; undefined when no slot is free. */
   begin(record: CallRecord): Probe | undefined {
     if (this.#free === 0) return undefined
     this.#free--
@@ -280,7 +282,7 @@ export class HalfOpenProbes {
     for (const probe of this.#underWay) this.#ended(probe)
   }
 
-  /** Returns false when the probe was over before. */
+  /** Ends a probe. Returns false when the probe was over before. */
   #ended(probe: Probe): boolean {
     if (probe.over) return false
     probe.over = true
@@ -302,7 +304,7 @@ export class HalfOpenProbes {
 export class Backoff {
   readonly #config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>
   readonly #random: KeyedRandom
-  /** Openings so far: each has its own draw. */
+  /** The number of openings; each opening uses another random number. */
   #openings = 0
   /** Openings since the last lasting recovery. */
   #inARow = 0
@@ -312,10 +314,10 @@ export class Backoff {
     this.#random = random
   }
 
-  /** Returns how long to stay open this time, in milliseconds, at least 1. `owner` is the key of the draws. */
+  /** Returns how long to stay open this time, in milliseconds, at least 1. `owner` is the key of the random numbers. */
   next(owner: string): Millis {
     const { open, maxOpen, jitter } = this.#config
-    // Past 2^31 every open time has met its maximum.
+    // After 31 doublings every open time has reached `maxOpen`.
     const usualMs = Math.min(maxOpen, open * 2 ** Math.min(this.#inARow++, 31))
     const draw = this.#random(`${owner}/${this.#openings++}`, 'breaker')
     return Math.max(1, Math.round(usualMs * (1 + jitter * (2 * draw - 1))))
@@ -331,7 +333,7 @@ interface CircuitEvents {
   closed(): void
 }
 
-/** A state machine not at rest. */
+/** The circuit of a breaker that opens, is open, or is half-open. */
 interface Circuit {
   open(): void
   close(): void
@@ -339,14 +341,17 @@ interface Circuit {
   fire(): (failure: string | undefined) => void
 }
 
-/** The settings without a type: the initial state. */
+/** The options of opossum, plus the initial state, which opossum's types omit. */
 type Options = CircuitBreaker.Options<[Promise<void>]> & {
   readonly state: { readonly closed: boolean; readonly halfOpen: boolean }
 }
 
 const rotation = new EventEmitter().setMaxListeners(0)
 
-/** Shared by all circuits, read by nobody. Own statistics would cost 2.5 KB each, and a listener until `shutdown`. */
+/**
+ * Statistics that all circuits share and nobody reads. Own statistics would cost 2.5 KB each, and a listener until
+ * `shutdown`.
+ */
 const status = CircuitBreaker.newStatus({
   rollingCountBuckets: 1,
   rollingPercentilesEnabled: false,
@@ -355,9 +360,9 @@ const status = CircuitBreaker.newStatus({
 })
 
 /**
- * The opossum circuit, with the states and the decision of a half-open breaker. Created at the first trouble and
- * dropped at recovery: a circuit takes 4 KB. Firing it for each call of a closed breaker would cost 1.8 µs, only to
- * count again. Holds no timer and nothing global, so dropping it is enough.
+ * Returns an opossum circuit in the state `from`. A breaker has a circuit only while it is not closed: a circuit takes
+ * 4 KB, and 1.8 µs per call for counts that nobody needs. The circuit has no timer and nothing global, so dropping it
+ * is enough.
  */
 export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: CircuitEvents): Circuit {
   // A new object each time: opossum writes into it.
@@ -375,7 +380,7 @@ export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: 
     state: { closed: from === 'closed', halfOpen: from === 'half_open' },
   }
   const circuit = new CircuitBreaker((decision: Promise<void>) => decision, options)
-  // Its reset timer depends on this event; the mesh's clock decides when to go half-open.
+  // Removes opossum's own listener, which starts a reset timer: the mesh's clock decides when to go half-open.
   circuit.removeAllListeners('open')
   circuit.on('open', opened)
   circuit.on('close', closed)
@@ -389,7 +394,8 @@ export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: 
       const decision = new Promise<void>((resolve, reject) => {
         decide = (failure) => {
           if (failure === undefined) return resolve()
-          // opossum hears of a failure only after the caller has: until then it would be neither open nor probed.
+          // opossum handles the rejection only after the caller has its outcome. Until then the circuit would be
+          // neither open nor probing.
           circuit.open()
           reject(new Error(failure))
         }

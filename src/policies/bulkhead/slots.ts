@@ -3,7 +3,7 @@ import type { Millis } from '../../mesh/clock.ts'
 /** Weight of the newest call in the mean hold time. */
 const NEWEST = 0.1
 
-/** How long calls hold slots: ended calls, and so far running calls. */
+/** Measures how long calls hold slots, from ended calls and from calls that still run. */
 export class Holds {
   #running = 0
   /** Sum of the start times of all running calls; gives their mean age at constant cost. */
@@ -29,20 +29,20 @@ export class Holds {
     this.left(startedAt)
   }
 
-  /** Learns a call's time under way, whether or not its slot has counted all the time. */
+  /** Adds the run time of a call to the mean, even when its slot stopped counting before the end. */
   learn(heldMs: Millis): void {
     this.#meanMs = this.#meanMs === undefined ? heldMs : this.#meanMs + (heldMs - this.#meanMs) * NEWEST
   }
 
   /** Stops counting a slot before its call has ended. */
   left(startedAt: Millis): void {
-    // Reset instead of the rest of the sum: rounding errors would add up.
+    // Without running calls the sum is set to 0, so that rounding errors do not add up.
     this.#startSum = --this.#running === 0 ? 0 : this.#startSum - startedAt
   }
 
   /**
-   * Estimates how long a slot is held, in milliseconds: the mean of ended calls, or the mean age of running calls if
-   * older. Hanging calls do not end, so the former alone would describe the tool's past.
+   * Estimates how long a slot is held, in milliseconds: the mean of ended calls or the mean age of running calls,
+   * whichever is larger. Hanging calls do not end, so the mean of ended calls alone would describe the tool's past.
    */
   estimateMs(now: Millis): Millis {
     const age = this.#running === 0 ? 0 : now - this.#startSum / this.#running
@@ -55,7 +55,7 @@ export interface ToolSlots {
   readonly tool: string | undefined
   /** Whether these slots are for list requests; every agent needs lists, so lists share no slots with reads. */
   readonly forLists: boolean
-  /** How many slots the tool may hold at most, however many are free; undefined: the grant of `limitOf`. */
+  /** How many slots the tool may hold at most, however many are free; undefined: the result of `Pool.limitOf`. */
   readonly perTool: number | undefined
   readonly holds: Holds
   waiting: number
@@ -72,7 +72,7 @@ export function threshold(size: number, used: number, own: number): number {
   return Math.ceil((size - (used - own)) / 2)
 }
 
-/** The tools of a pool. Only chains and calls keep references: tools appear and disappear with catalogs and reloads. */
+/** The tools of a pool, held by weak references: tools appear and disappear with catalogs and reloads. */
 export class Tools {
   readonly #known = new Map<string, WeakRef<ToolSlots>>()
   #sweepAt = 64

@@ -112,8 +112,8 @@ export class WaitQueue {
 
   /**
    * Returns the call to evict for another call of `tenant`; undefined without a victim. The victim is the latest call
-   * of the tenant with the most waiting calls, only for `tool` when given. When no tenant has more waiting calls than
-   * `tenant` then would, the victim is the oldest call of `tenant`, if late.
+   * of the tenant with the most waiting calls, only for `tool` when given. When the new call would give `tenant` the
+   * most waiting calls, the victim is the oldest call of `tenant`, if late.
    */
   evictionVictim(tenant: Tenant, tool: ToolSlots | undefined, now: Millis): Waiter | undefined {
     let most = 1 + (tool === undefined ? tenant.waiting : (tenant.lanes.get(tool)?.waiters.length ?? 0))

@@ -1,9 +1,9 @@
 /** A call waiting for its server to return. */
 export interface Waiter {
   readonly tenant: string
-  /** Size of its request, in characters. */
+  /** Size of the call's request, in characters. */
   readonly bytes: number
-  /** Whether the call may be the cause of the server's end: it goes last, and alone. */
+  /** Whether the call may have crashed the server: such a call is released last, and alone. */
   readonly isSuspect: boolean
   go(): void
   /** Called when the place goes to a call of another tenant. */
@@ -17,7 +17,10 @@ interface Share {
   bytes: number
 }
 
-/** Calls in order of arrival, tenants in turn. Bounded in number and size: when full, the largest share gives way. */
+/**
+ * Queues calls in order of arrival; tenants take turns. Bounded in number and size: when full, evicts calls of the
+ * tenant with the largest share.
+ */
 export class Line {
   readonly #most: number
   readonly #mostBytes: number
@@ -97,7 +100,7 @@ export class Line {
     return undefined
   }
 
-  /** Returns the calls to evict for `waiter`; undefined, evicting none, when even then there is no place. */
+  /** Returns the calls to evict for `waiter`; undefined when even evictions would make no place. */
   #victims(waiter: Waiter): ReadonlySet<Waiter> | undefined {
     const victims = new Set<Waiter>()
     let [size, bytes] = [this.size, this.bytes + waiter.bytes]
@@ -112,7 +115,8 @@ export class Line {
   }
 
   /**
-   * Returns the latest call of the largest share, if larger than the new tenant's would be. `gone`: evicted already.
+   * Returns the latest call of the tenant with the largest share, if that share is larger than the new tenant's would
+   * be. `gone`: calls already chosen for eviction.
    */
   #victim({ tenant, bytes }: Waiter, gone: ReadonlySet<Waiter>): Waiter | undefined {
     const weigh = (count: number, size: number) => Math.max(count / this.#most, size / this.#mostBytes)

@@ -6,7 +6,7 @@ const REMEMBERED = 5
 /** Patience with a server, as a multiple of its longest recent outage. */
 const MARGIN = 1.5
 
-/** How long lists wait, and calls with another answer, in milliseconds. */
+/** How long list requests wait, and calls that can be answered in another way, in milliseconds. */
 export const SHORT_PATIENCE_MS: Millis = 1_000
 
 export interface PatienceSnapshot {
@@ -35,7 +35,7 @@ export class Patience {
   /** The patience from the beginning of a loss, in milliseconds. */
   get ms(): Millis {
     if (this.#usual === 0) return 0
-    // An outage too long for any call to wait teaches nothing about restarts.
+    // An outage longer than any call waits does not count: it shows nothing about restarts.
     const longest = Math.max(0, ...this.#outages.filter((outage) => outage <= this.#most))
     return Math.max(this.#usual, Math.min(this.#most, Math.ceil(longest * MARGIN)))
   }

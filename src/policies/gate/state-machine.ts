@@ -45,19 +45,24 @@ const FIRST_PAUSE_MS: Millis = 50
 const PAUSE_GROWTH = 1.5
 const LONGEST_PAUSE_MS: Millis = 500
 
-/** A released call without a failure for this long, in milliseconds, has got through, however long its answer takes. */
+/** A released call that has not failed after this long, in milliseconds, counts as accepted, even without an answer. */
 const PROVEN_MS: Millis = 200
 
-/** A call lost this often may be killing its server: it goes last, and alone until without failure for `PROVEN_MS`. */
+/**
+ * From this attempt on, a call may be the cause of its server's crashes. Such a suspect is released last, and is alone
+ * until it has run for `PROVEN_MS` without failure.
+ */
 const SUSPICIOUS_ATTEMPT = 3
 
-/** Other calls go first for this long while a suspect waits, in milliseconds: then they wait for the suspect. */
+/** While a suspect waits, other calls go first for this long, in milliseconds. Then the suspect goes before them. */
 const SUSPECT_PAUSE_MS: Millis = 1_000
 
-/** A server lost again this soon after a good probe, in milliseconds, without an answer between, was never back. */
+/**
+ * A loss this soon after a good probe, in milliseconds and without an answer in between, continues the earlier loss.
+ */
 const SAME_LOSS_MS: Millis = 5_000
 
-/** Replaces the tool in a breaker's snapshot. */
+/** The value of `tool` in a gate's snapshot, which the admin API lists among the breakers. */
 const ALL_TOOLS = '*'
 
 /** A gate as the admin API shows it. */
@@ -96,15 +101,15 @@ export class Gate {
   /** Released calls with an unknown outcome, and their maximum. */
   #released = 0
   #allowance = 1
-  /** Whether the released call has to be alone. */
+  /** Whether a suspect is released, so that no other call may be released. */
   #isAlone = false
-  /** When suspects may have begun to wait for their turn: at the latest release of a suspect, or of any call. */
+  /** When the next suspect's wait for its turn began: when a suspect was over, or when the gate became half-open. */
   #suspectedAt: Millis = -Infinity
   /** Losses in a row without an answer in between, and when the next call may try. */
   #losses = 0
   #nextAt: Millis = -Infinity
   #timer: Cancel | undefined
-  /** Counts the losses: probes begun before the latest loss say nothing now. */
+  /** The number of losses, to ignore results of calls and probes from before the latest loss. */
   #generation = 0
 
   constructor(
@@ -152,7 +157,7 @@ export class Gate {
   #patienceWith({ record, method }: Call): Millis {
     const lostForMs = this.#lostSince === undefined ? 0 : this.#clock.now() - this.#lostSince
     if (this.state === 'open' && lostForMs >= this.#giveUpMs) return 0
-    // Clients ask for lists in sequence before they do anything else.
+    // Lists wait only briefly, because clients request them one after another before their first tool call.
     const isShort = method.endsWith('/list') || record.hasAlternative?.('server') === true
     return Math.min(this.#patience.ms, isShort ? SHORT_PATIENCE_MS : Infinity)
   }
@@ -162,7 +167,8 @@ export class Gate {
     const begunAt = this.#clock.now()
     const waitedBefore = record.waitedMs
     return next(call).then((outcome) => {
-      // The call may have waited for a slot: its sending time counts. Parallel tries each wait for themselves.
+      // The call may have waited for a slot before it was sent. Parallel tries all add to `waitedMs`, so the sum may
+      // exceed the time passed.
       const sentAt = Math.min(this.#clock.now(), begunAt + record.waitedMs - waitedBefore)
       if (isLost(outcome)) this.#lost(sentAt, outcome.error, record.replica, endpoints)
       else if (isProof(outcome)) this.#there(sentAt)
@@ -170,7 +176,10 @@ export class Gate {
     })
   }
 
-  /** Tries once: the server may be back, and a refusal costs a millisecond. A second try would only add cost. */
+  /**
+   * Sends a first attempt at once: the server may be back, and a refused connection costs a millisecond. Rejects later
+   * attempts, which would only add cost.
+   */
   #tryOnce(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     if (call.attempt === 1) return this.#send(call, next, endpoints)
     return Promise.resolve(
@@ -224,7 +233,7 @@ export class Gate {
     })
   }
 
-  /** Sends a call that has waited. Two more may go once the call has proved the server is up. */
+  /** Sends a call that has waited. Two more calls may go once the call has proved that the server is up. */
   async #sendReleased(waiter: Waiter, call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     this.#released++
     if (waiter.isSuspect) this.#isAlone = true
@@ -235,7 +244,7 @@ export class Gate {
       isProven = true
       this.#released--
       this.#allowance++
-      // A call that ends its server does so at once.
+      // A call that crashes its server does so at once, so this suspect is cleared.
       if (waiter.isSuspect) this.#suspectIsOver()
       this.#pump()
     }
@@ -282,7 +291,8 @@ export class Gate {
   }
 
   /**
-   * Notes that a call sent at `sentAt` found no server; not after a later success. Overlapping losses are one event.
+   * Notes that a call sent at `sentAt` found no server. Does nothing if a call sent later succeeded, or another replica
+   * is up. Overlapping losses count as one.
    */
   #lost(
     sentAt: Millis,
@@ -301,7 +311,7 @@ export class Gate {
       this.#over(this.#since)
     this.#lostSince ??= now
     const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * PAUSE_GROWTH ** this.#losses++)
-    // A supervisor knows when it starts the next process.
+    // For a crashed process, `retryAfterMs` is the time until its restart.
     this.#nextAt = now + Math.max(pauseMs, retryAfterMs)
     this.#generation++
     this.#released = 0
@@ -340,7 +350,7 @@ export class Gate {
     this.#pump()
   }
 
-  /** Releases as many calls as allowed. With an empty line, closes the gate. */
+  /** Releases as many calls as allowed. Closes the gate when no call waits any more. */
   #pump(): void {
     if (this.state !== 'half_open') return
     if (this.#nextAt > this.#clock.now()) return this.#wake()
@@ -359,12 +369,12 @@ export class Gate {
     this.#enter('closed', this.#why, true)
   }
 
-  /** Returns a suspect, if the suspect would be alone. */
+  /** Returns the next suspect when no released call is pending; otherwise undefined. */
   #alone(): Waiter | undefined {
     return this.#released === 0 ? this.#line.nextSuspect() : undefined
   }
 
-  /** A released call may end at once, and change this. */
+  /** Read again after each release, because a released call may fail at once and change the state. */
   get #isReleasing(): boolean {
     return this.state === 'half_open'
   }
@@ -401,7 +411,10 @@ export class Gate {
   }
 }
 
-/** Returns whether a call found no server. `notStarted` (a process that is starting, or failed to) does not open the gate. */
+/**
+ * Returns whether a call found no server. A process that is starting, or failed to start (`notStarted`), does not
+ * count.
+ */
 function isLost(outcome: Outcome): outcome is Outcome & { kind: 'failed' } {
   return outcome.kind === 'failed' && outcome.error.notStarted !== true && isConnectionLost(outcome)
 }

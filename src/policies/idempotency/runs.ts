@@ -35,7 +35,7 @@ interface Ended extends Begun {
 
 interface Retention {
   readonly ms: Millis
-  /** How many bytes of answers, over all calls. */
+  /** Most bytes of answers to keep, over all calls. */
   readonly maxSize: number
 }
 
@@ -52,13 +52,13 @@ interface NoPlace {
 /** A client may name many tenants, so it may have this many times the free places: alone, seven eighths of all. */
 const CLIENT_TIMES = 7
 
-/** Returns a map with cheap removal of the oldest entry: a `Map` walks over all removed entries. */
+/** Returns a map with cheap removal of the oldest entry: the iterator of a `Map` also visits removed entries. */
 const inOrder = () =>
   new LRUCache<string, Ended>({ maxSize: Number.MAX_SAFE_INTEGER, sizeCalculation: () => 1 })
 
 /**
- * The calls of a server with a key: running calls, and finished calls until their window ends. No other key displaces
- * either, or a call would run again. With `records`, this knowledge outlives the process.
+ * The calls of a server with a key: running calls, and finished calls until their window ends. Neither is dropped for
+ * another key, or its call could run again. With `records`, this knowledge outlives the process.
  */
 export class Runs {
   readonly #clock: Clock
@@ -98,9 +98,9 @@ export class Runs {
   }
 
   /**
-   * Returns why a holder gets no place for another key; undefined when there is a place. A holder without any key gets
-   * a place while any of `maxKeys` is free. A tenant may have as many as are free besides: a single tenant stops at
-   * half of all, and a second tenant at half of the rest.
+   * Returns why a tenant or client gets no place for another key; undefined when there is a place. A tenant without any
+   * key gets a place while any of `maxKeys` is free. A tenant may have as many keys as there are free places: a single
+   * tenant stops at half of all, and a second tenant at half of the rest.
    */
   noPlace({ tenant, client }: Share, maxKeys: number): NoPlace | undefined {
     this.#dropExpired()
@@ -167,7 +167,7 @@ export class Runs {
     let earliest = Infinity
     for (const calls of this.#over.values())
       earliest = Math.min(earliest, oldestOf(calls)?.ended.expiresAt ?? Infinity)
-    // A running call leaves its place early if it turns out not to have run, at an unknown time.
+    // A running call may also free its place, at an unknown time, when it ends without having run.
     return { full, held, retryAfterMs: earliest === Infinity ? UNDER_WAY_MS : earliest - now }
   }
 
@@ -271,7 +271,7 @@ interface DetachedParts {
   readonly clock: Clock
 }
 
-/** Only its time limit ends such a call. */
+/** A signal that never aborts: only the time limit ends a detached call. */
 const never: Signal = {
   aborted: false,
   reason: undefined,
@@ -281,7 +281,8 @@ const never: Signal = {
 
 /**
  * Runs a call independently of its caller: neither the caller's leaving nor its deadline ends the call, only the limit
- * does. Calls `over` with the outcome before anybody else learns of it, and never before this has returned.
+ * does. Returns the outcome. Calls `over` with the outcome before the returned promise settles, and never before this
+ * function returns.
  */
 export function runDetached(
   { call, next, channel, limit, limitMs, clock }: DetachedParts,
@@ -325,7 +326,7 @@ export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
   )
 }
 
-/** Returns the outcome, or the reason if the caller gives up first: the call itself goes on, and may run. */
+/** Returns the outcome, or a failure if the caller gives up first. The call itself continues, and may run. */
 export function whileThere({ signal }: Call, outcome: Promise<Outcome>, left?: () => void): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const leave = () => {

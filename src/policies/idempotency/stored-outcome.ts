@@ -67,7 +67,7 @@ export interface Share {
 export interface Begun {
   /** Identifies the work: a key stands for a single fingerprint. */
   readonly fingerprint: string
-  /** The only reader of the answer; empty for every caller with the key's identity. */
+  /** Identifies the only caller that may read the answer; empty when every caller with the key's identity may. */
   readonly reader: string
   readonly share: Share
 }

@@ -39,10 +39,13 @@ export class SharedLimit implements Limit {
   }
 }
 
-/** How long a bucket stays full before its removal, in milliseconds: slow callers' buckets refill soon. */
+/** How long a bucket must have been full before its removal, in milliseconds. */
 const IDLE_MS: Millis = 60_000
 
-/** A bucket per key. Removes buckets full for a minute, as good as new; past `MOST_KEYS`, the least recently used. */
+/**
+ * A bucket per key. Removes buckets that have been full for a minute, because a full bucket equals a new one; past
+ * `MOST_KEYS`, removes the least recently used bucket.
+ */
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock

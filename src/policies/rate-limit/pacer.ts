@@ -10,7 +10,10 @@ export interface Pacer {
   stop(): unknown
 }
 
-/** Uses bottleneck for the machine's clock: bottleneck reads the wall clock. Other clocks pace themselves. */
+/**
+ * Returns a bottleneck queue for the machine's clock, because bottleneck reads the wall clock; for other clocks a
+ * `ClockPacer`.
+ */
 export function pacerOn(clock: Clock, paceMs: Millis): Pacer {
   return clock.isReal
     ? new Bottleneck({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })

@@ -17,7 +17,10 @@ interface LineSettings {
 
 export type QuotaSettings = WindowSettings & LineSettings
 
-/** Shortest time between beats, in milliseconds: a bottleneck job takes a few. A beat then serves several calls. */
+/**
+ * A beat is one job of the pacer and releases one or more waiting calls. Shortest time between two beats, in
+ * milliseconds: a bottleneck job takes a few milliseconds.
+ */
 const FASTEST_BEAT_MS = 20
 
 /** How often the first waiting call checks whether released calls have been sent, in milliseconds. */
@@ -49,8 +52,8 @@ export class Grants implements Observable {
   }
 
   /**
-   * Returns the quota for these settings, created on first use. A quota with a changed grant takes over all released
-   * calls of the others: nobody says which grant it replaces, and the server has seen every call.
+   * Returns the quota for these settings, created on first use. A quota with a changed grant starts with the released
+   * calls of all other grants: the config does not say which grant it replaces, and the server has seen every call.
    */
   quota({ queue, maxWait, ...granted }: QuotaSettings): Quota {
     const others = () => this.#grants.states().map(({ window }) => window)
@@ -83,7 +86,7 @@ export class Quota implements Observable {
   /** Number of beats pending or running, and a signal for their end. */
   #beats = 0
   #ended = new Cancellation()
-  /** Start of the last beat, and whether it is still running: it waits for the window. */
+  /** Start of the last beat, and whether the beat still runs because it waits for the window. */
   #beatSince: Millis = -Infinity
   #isInBeat = false
 
@@ -116,7 +119,9 @@ export class Quota implements Observable {
     return this.#wait(call, next)
   }
 
-  /** The call may still wait for a slot or a connection: the window counts the call from the time of sending. */
+  /**
+   * Runs a released call. The call may still wait for a slot or a connection, so the window counts it from its sending.
+   */
   #letGo(call: Call, next: Service, ticket: Ticket): Promise<Outcome> {
     const onSent = () => ticket.sent(this.#clock.now())
     const passed = new Promise<Outcome>((settle) => settle(next(derive(call, { onSent }))))
@@ -136,7 +141,7 @@ export class Quota implements Observable {
     return beats === 0 ? byWindow : Math.max(byWindow, this.#beatAfter(beats, now) - now)
   }
 
-  /** Earliest time of a beat after the first pending or running beat; later beats keep their distance. */
+  /** Returns the earliest time of the beat that is `beats` after the first pending or running beat. */
   #beatAfter(beats: number, now: Millis): Millis {
     const paceMs = this.#paceMs
     const first = this.#isInBeat ? this.#beatSince : Math.max(now, this.#beatSince + paceMs)
@@ -314,7 +319,8 @@ export class SlidingWindow {
     const ahead = inLine + this.#underWay.size
     const rounds = Math.floor(ahead / calls)
     const before = this.#times[(this.#oldest + ahead) % calls]!
-    // Calls ahead without a quota wait still go now at the earliest. A further round counts from there.
+    // Calls ahead start now at the earliest, even when their quota was free before. Each further round adds `per` to
+    // that.
     const byQuota = rounds === 0 ? before + per - now : Math.max(before + per - now, 0) + rounds * per
     const bySpacing = Math.max(this.#last + minTime - now, 0) + inLine * minTime
     return Math.max(0, byQuota, bySpacing)

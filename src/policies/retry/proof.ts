@@ -23,7 +23,9 @@ export type Ended = (isGood: boolean) => void
 
 interface Waiting {
   readonly failedAt: Millis
-  /** When the retry may test the tool itself, and its call's earlier resends: the call with the fewest goes first. */
+  /**
+   * When the retry may test the tool itself. `retries`: how often its call was sent again before; the fewest go first.
+   */
   readonly turnAt: Millis
   readonly retries: number
   go(): void
@@ -63,7 +65,7 @@ export class Proof {
     if (begunAt < this.#goodAt) return
     const now = this.#clock.now()
     this.#allowance = FIRST_ALLOWANCE
-    // A tool nobody has called meanwhile has not failed meanwhile.
+    // After a long time without a failure, a new run of failures begins.
     if (now - this.#failedAt >= PATIENCE_MS) {
       this.#failingSince = undefined
       this.#pauseMs = 0
@@ -113,7 +115,10 @@ export class Proof {
     })
   }
 
-  /** Takes a place for a retry; the result gives the place back, unless the retry has taken long. */
+  /**
+   * Takes a place for a retry; the returned function, called at its end, gives the place back. After `PLACE_MS` the
+   * place is given back anyway.
+   */
   #take(): Ended {
     this.#underWay++
     let isHeld = true

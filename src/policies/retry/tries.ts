@@ -16,14 +16,14 @@ export type RetryRefusal =
   /** The call is already a caller's retry. */
   | 'inbound_attempt'
   | 'max_retries'
-  /** The next try would begin after the deadline, or without a deadline after the longest wait. */
+  /** The next try would begin after the deadline, or, without a deadline, after the longest wait. */
   | 'deadline'
   | 'server_budget'
   | 'gateway_budget'
   | 'concurrency'
   /** No other call has shown in time that the tool works again. */
   | 'no_proof'
-  /** The call was sent again, but a limit of ours rejected the try. */
+  /** The call was to be sent again, but a limit of the gateway rejected the try. */
   | 'limited'
 
 const retriesTotal = counter(
@@ -83,7 +83,7 @@ export const retryBudget: StateKind<RetryBudget> = {
   },
 }
 
-/** How a call failed that is to be sent again. */
+/** The kind of a retry. */
 export interface RetryKind {
   /** The server may have worked on the call, or is overloaded. */
   readonly isCostly: boolean
@@ -128,7 +128,7 @@ export class RetryBudgets {
     this.#gateway.leave()
   }
 
-  /** Takes a retry from both budgets, or from neither: then returns why. */
+  /** Takes a retry from both budgets and returns undefined; or takes none and returns the reason. */
   reserve(now: Millis, { isCostly, isHeld }: RetryKind): RetryRefusal | undefined {
     const terms = isCostly ? this.#costly : this.#terms
     if (this.#server.balance(terms, now) < 1) return 'server_budget'
@@ -209,7 +209,7 @@ const ATTEMPT_HEADER = 'x-breakwater-attempt'
 /** Headers in which a caller tells the number of its try. */
 const inboundHeaders = [ATTEMPT_HEADER, 'x-envoy-attempt-count']
 
-/** Returns the call as try number `attempt`. Tells servers behind HTTP, so none of them retries a retry. */
+/** Returns the call as try number `attempt`. Tells HTTP servers the number, so that no server retries a retry. */
 export function nextTry(call: Call, attempt: number, changes: CallChanges = {}): Call {
   changes.attempt = attempt
   if (attempt > 1) changes.headers = { ...call.headers, [ATTEMPT_HEADER]: String(attempt) }
@@ -256,25 +256,26 @@ export interface BudgetSnapshot {
   readonly retrying: number
 }
 
-/** A second: floors are rates per second. */
+/** The length of a bucket: a second, because floors are rates per second. */
 const BUCKET_MS = 1_000
 const BUCKETS = LONGEST_WINDOW_MS / BUCKET_MS
 
-/** Products such as 0.29 × 100 fall slightly short; this keeps the retry. */
+/** Added before rounding down, because products such as 0.29 × 100 are slightly too small. */
 const HAIR = 1e-9
 
 /**
- * Retries earned by calls. Finagle's RetryBudget, in buckets of a second: every call deposits a share of a retry, which
- * expires with its window. Envoy's budget: retries under way are a share of calls under way. The first bounds the load
- * in the long run. The second holds when calls become slow and earlier deposits of fast calls would feed a storm.
+ * Counts the retries that calls earn. Finagle's RetryBudget, in buckets of a second: every call deposits a share of a
+ * retry, which expires with its window. Envoy's budget: retries under way are a share of calls under way. Finagle's
+ * limit bounds the load in the long run. Envoy's limit works when calls become slow, and earlier deposits of fast calls
+ * would allow a storm of retries.
  *
  * The floor for small traffic, which Finagle adds to the share, here counts *within* the share: a window allows
  * max(floor × window, ratio × deposits). Take a ratio of 0.2, a floor of 5/s, and a steady load of at least 25/s: a
  * server failing all calls for 30 s gets at most 1.25 × the offered load. There 20 % of the deposits is no less
- * than the floor of 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s,
- * and as windows move by whole seconds half of a fourth, with the 2 retries of a call: 7 s worth of load more, 1.23 ×
- * (1.27 × with 10 retries and nearly no backoff, without the limit of concurrency). A sum of both would be 1.4 × at
- * 25/s. Below 25/s only the floor counts: a single agent gets its retries.
+ * than the floor of 5/s, so a window allows 2 s worth of load, perhaps all at once. Within 30 s there can be three such
+ * bursts, and half of a fourth because windows move by whole seconds. With 2 retries per call these are 7 s worth of
+ * load more: 1.23 × (1.27 × with 10 retries and nearly no backoff, without the limit of concurrency). With the sum of
+ * floor and share, the load would be 1.4 × at 25/s. Below 25/s only the floor counts: a single agent gets its retries.
  *
  * The terms are not part of the state: tools of one server may have different terms, and share the counts.
  */
@@ -295,7 +296,7 @@ export class RetryBudget {
     this.#second = secondOf(clock.now())
   }
 
-  /** Notes that a call begins: it deposits. */
+  /** Notes that a call begins, and adds its deposit. */
   enter(now: Millis): void {
     const bucket = this.#bucket(now)
     this.#deposits[bucket] = (this.#deposits[bucket] as number) + 1
@@ -326,7 +327,7 @@ export class RetryBudget {
     this.#withdrawals[bucket] = (this.#withdrawals[bucket] as number) + 1
   }
 
-  /** Notes that a retry is under way, or waits only for its own time. */
+  /** Notes that a retry is under way, or waits only for its backoff. */
   start(): void {
     this.#retrying++
   }

@@ -3,7 +3,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import type { Chooser, Replica } from './load.ts'
 
-/** Failures in a row after which callers leave a replica, if another has none. */
+/** Failures in a row after which callers leave a replica, if another replica has no failures. */
 const SUSPICIOUS = 2
 
 /** How long a replica is suspected after its last failure, in milliseconds: then a call has to try it again. */
@@ -79,7 +79,10 @@ export class Affinity {
     return load.failures === 0 && !load.isEjected(now)
   }
 
-  /** Returns whether a replica has failed several times in a row without returning since, while another has not. */
+  /**
+   * Returns whether a replica has failed several times in a row without being found reachable since, while another
+   * replica has not failed.
+   */
   #isSuspect(replica: Replica, now: Millis): boolean {
     const { failures, failedAt } = replica.load
     if (failures < SUSPICIOUS || now - failedAt > SUSPECT_MS || this.#isBack(replica)) return false
@@ -91,7 +94,10 @@ export class Affinity {
     return this.#scope.backAt(index) > load.failedAt
   }
 
-  /** Returns whether a caller is here only because other replicas were out of reach, and another is better now. */
+  /**
+   * Returns whether a caller is at `home` only because other replicas were unreachable, and another replica is better
+   * now.
+   */
   #isDisplaced(caller: Caller, home: Replica, now: Millis): boolean {
     const since = this.#provisional.get(caller)
     if (since === undefined) return false

@@ -43,7 +43,7 @@ interface Estimated {
 /** Decides whether a call can be answered before its deadline, by all estimates for its tool. */
 export class Feasibility {
   readonly #rule: FeasibilityRule
-  /** The share accumulated towards the next call sent nevertheless. */
+  /** The sum of `explore` over infeasible calls; at 1, the next call is sent nevertheless. */
   #explored = 0
 
   constructor(rule: FeasibilityRule) {
@@ -64,7 +64,7 @@ export class Feasibility {
 
   /**
    * Returns the rejection of a call no replica will answer in time; undefined when the call is to be sent nevertheless.
-   * Some calls always are, at even intervals, to notice when the tool has become faster.
+   * Some infeasible calls are sent, at even intervals, to notice when the tool has become faster.
    */
   refuse({ estimate }: Estimated, leftMs: Millis, now: Millis): Outcome | undefined {
     if (this.#rule.feasibility !== 'enforce') return undefined

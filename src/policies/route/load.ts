@@ -5,10 +5,12 @@ import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import { estimateOf, type LatencyEstimate } from '../state/estimate.ts'
 import type { Feasibility } from './feasibility.ts'
 
-/** How fast a replica's cost is forgotten, in milliseconds. */
+/** The time constant with which a replica's cost fades, in milliseconds. */
 const TAU_MS = 10_000
 
-/** The highest cost: from here, 46 seconds make a replica as cheap as usual, and a call tries the replica again. */
+/**
+ * The highest cost. After 46 seconds without a call it has faded to the usual cost, and a call tries the replica again.
+ */
 const MOST = 100
 
 /** The cost of a failure, however quick: without it, the fastest-failing replica would look best. */
@@ -23,7 +25,7 @@ const MOST_READMITTED = 3
 /** A replica as the admin API shows it. */
 interface LoadSnapshot {
   readonly inFlight: number
-  /** How slow it was lately, as a multiple of its tools' usual time; undefined when nothing is known. */
+  /** How slow the replica was lately, as a multiple of its tools' usual time; undefined when nothing is known. */
   readonly cost: number | undefined
   /** Failures in a row. */
   readonly failures: number
@@ -34,8 +36,8 @@ interface LoadSnapshot {
 }
 
 /**
- * The work and the condition of a replica. All tools of its server share the cost, so the cost is not a time: a slow
- * tool here must not make the replica look slow to quick tools.
+ * The load and the health of a replica. All tools of its server share the cost, so the cost is not a time but a
+ * multiple of the usual time: a slow tool must not make the replica look slow to quick tools.
  */
 export class ReplicaLoad {
   inFlight = 0
@@ -52,8 +54,8 @@ export class ReplicaLoad {
   }
 
   /**
-   * Returns how bad a choice the replica is. An idle replica gets better with time, so a call tries it again. During
-   * that call the old rating holds, so only a single call tries it.
+   * Returns a rating of the replica; lower is better. The rating of an idle replica falls with time, so that a call
+   * tries the replica again. During that call the old rating counts, so only a single call tries it.
    */
   rating(now: Millis): number {
     if (this.inFlight === 0) return this.#cost.faded(now)
@@ -77,13 +79,19 @@ export class ReplicaLoad {
     this.ejections = 0
   }
 
-  /** Notes an outage, as shown by a call that took `ms`: the call knows nothing about later events. */
+  /**
+   * Notes a failed call that took `ms`. The failure is dated to the call's start, because the call shows nothing about
+   * later events.
+   */
   broke(ms: Millis, now: Millis): void {
     this.failedAt = Math.max(this.failedAt, now - ms)
     if (!this.isEjected(now)) this.failures++
   }
 
-  /** Notes that the replica was reachable again at `backAt`: ends an ejection, unless this has often been no use. */
+  /**
+   * Ends an ejection because the replica was reachable again at `backAt`. Does nothing after several ejections without
+   * a success.
+   */
   readmit(backAt: Millis): void {
     if (backAt > this.failedAt && this.ejections <= MOST_READMITTED) this.ejectedUntil = -Infinity
   }
@@ -108,11 +116,11 @@ function loadOf({ state }: PolicyContext, { set, server, endpoints }: Scope, rep
   )
 }
 
-/** How far each answer moves the usual time: down quickly, up slowly, so it stays with the fast replica. */
+/** How far each answer moves the usual time: down quickly and up slowly, so that the fastest replica decides it. */
 const DOWN = 0.2
 const UP = 0.02
 
-/** A millisecond more or less says nothing about a replica. */
+/** Added to both times: a difference of a millisecond says nothing about a replica. */
 const NOISE_MS = 1
 
 /** A tool's usual time, over all replicas: makes the times of different tools comparable. */
@@ -134,7 +142,7 @@ export interface Replica {
   readonly index: number
   /** Shared by all tools. */
   readonly load: ReplicaLoad
-  /** How long this tool takes there. */
+  /** How long the scope's tool takes at this replica. */
   readonly estimate: LatencyEstimate
 }
 
@@ -147,11 +155,11 @@ export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
 }
 
 export interface EjectionRule {
-  /** After this many failures in a row. */
+  /** Failures in a row before an ejection. */
   readonly consecutive: number
-  /** How long the first time, in milliseconds; twice as long the second time, then three times … */
+  /** How long the first ejection lasts, in milliseconds; the second lasts twice as long, the third three times … */
   readonly base: Millis
-  /** Largest share of the replicas out of use at once; one always may be, but never the last. */
+  /** Largest share of the replicas out of use at once; one replica always may be, but never the last. */
   readonly maxShare: number
 }
 
@@ -182,7 +190,7 @@ export class Ejection {
   failed({ index, load }: Replica, now: Millis): void {
     if (load.isEjected(now)) return
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
-    // If all replicas fail, none is an outlier: they return together, and none may be left out then.
+    // If all replicas fail, none is an outlier. All may return at the same time, so no replica is left out then.
     if (!this.#replicas.some((other) => other.load.failures === 0 && !other.load.isEjected(now))) return
     load.ejections++
     const forMs = Math.min(LONGEST_MS, this.#rule.base * load.ejections)
@@ -225,7 +233,8 @@ export class Chooser {
     const [first] = this.#pool
     if (this.#size <= 1) return this.#size === 1 ? first : undefined
     const { caller, id, attempt, record } = call
-    // A single draw is enough for both. The time is for clients that give every call the same id.
+    // A single random number selects both candidates. The key has the start time, because some clients reuse the same
+    // id.
     const drawn = this.#random(`${caller.id}:${id}:${attempt}:${record.startedAt | 0}`, 'route') * this.#size
     const one = Math.floor(drawn)
     const step = 1 + Math.floor((drawn - one) * (this.#size - 1))

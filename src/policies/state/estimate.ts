@@ -8,7 +8,7 @@ const LEAST_SAMPLES = 9
 const RECENT = 8
 const RECENT_MS = 10_000
 
-/** The weight of earlier knowledge, as a number of recent calls. */
+/** The weight of the histogram's estimate, as a number of recent calls. */
 const PRIOR = 2
 
 /** An estimate as the admin API shows it. */
@@ -55,7 +55,8 @@ export class LatencyEstimate {
     for (let i = 0; i < RECENT; i++) {
       if (now - (this.#recentAt[i] as number) > RECENT_MS) continue
       const recentMs = this.#recentMs[i] as number
-      // A call given up at about `ms` or later would have been late; a call given up earlier, perhaps not.
+      // A call given up at about `ms` or later would have been late. A call given up earlier shows nothing, so it is
+      // skipped.
       if (this.#recentCensored[i] === 1 && recentMs * GAMMA < ms) continue
       known++
       if (this.#recentCensored[i] === 0 && recentMs <= ms) within++
@@ -141,12 +142,15 @@ export class DecayingHistogram {
     this.#censoredTotal += weight
   }
 
-  /** Returns how many of all counted samples are left. */
+  /** Returns the number of samples, faded by age. */
   samples(now: Millis): number {
     return (this.#doneTotal + this.#censoredTotal) / this.#weight(now)
   }
 
-  /** Returns how many remaining samples tell whether a call ends within `ms`: not the calls given up before. */
+  /**
+   * Returns how many samples, faded by age, show whether a call ends within `ms`. Calls given up earlier do not show
+   * it.
+   */
   samplesAbout(ms: Millis, now: Millis): number {
     let told = this.#doneTotal + this.#censoredTotal
     if (this.#censoredTotal > 0)

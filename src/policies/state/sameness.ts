@@ -5,10 +5,13 @@ import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { isOfOneRequest } from '../../protocol/task.ts'
 
-/** Deeper arguments are compared by their text, in levels: no caller may exhaust the stack. */
+/**
+ * Most levels of arguments to compare as values. Deeper arguments are compared as text: no caller may exhaust the
+ * stack.
+ */
 const DEEPEST = 64
 
-/** Digits a double always keeps. */
+/** Decimal digits that a double always keeps. */
 const DIGITS = 15
 
 /** Returns a short name for these texts in this order: SHA-256 in base64url, 43 characters. */
@@ -44,16 +47,16 @@ export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string
 /** Returns the share of a client without a named tenant. Headers hold no line end, so no tenant has this share. */
 export const shareOfClient = (name: string): string => `client\n${name}`
 
-/** Returns whether a call has its own share; all new names together have one. */
+/** Returns whether a call's tenant has its own share of limits; all new tenant names together have one share. */
 export const hasOwnShare = ({ tenant, countsAs }: Call): boolean =>
   countsAs === tenant || countsAs === shareOfClient(tenant)
 
 /**
- * Returns on whose behalf the server runs a call, as far as `sharing` separates callers. Forwarded headers of the agent
- * always separate callers: the server may use them to tell principals apart, and no principal may get another's answer.
- * The protocol's own headers only repeat the message, and tracing headers belong to a single try. `Authorization` never
- * separates callers: no server gets it, and an agent refreshes its token between two tries of a call. A client with the
- * name of a tenant is a different caller.
+ * Returns the identity for which the server runs a call, as far as `sharing` separates callers. Forwarded headers of
+ * the agent always separate callers: the server may use them to tell principals apart, and no principal may get
+ * another's answer. The protocol's own headers only repeat the message, and tracing headers belong to a single try.
+ * `Authorization` never separates callers: no server gets it, and an agent refreshes its token between two tries of a
+ * call. A client with the name of a tenant is a different caller.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
   const { headers = {} } = call
@@ -83,8 +86,9 @@ export function readerOf({ inbound }: Call, sharing: Sharing): string {
 }
 
 /**
- * Returns the stable part of a caller. Without a session, the id counts only in this process, while the caller is in
- * use. The clients' descriptions of themselves and the headers visible to servers then identify the caller.
+ * Returns the lasting identity of a caller. The id of a caller without a session is valid only in this process, while
+ * the caller is in use. The clients' descriptions of themselves and the headers visible to servers then identify the
+ * caller.
  */
 function callerOf({ caller: { id, initializeParams, headers, era } }: Call): unknown {
   return era === 'modern' ? [initializeParams, headers] : id

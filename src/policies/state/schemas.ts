@@ -52,8 +52,8 @@ const MAX_SCHEMAS = 2_000
 const GAP_MS = 5
 
 /**
- * Schemas as functions. Asking for a new schema queues it, and until it is compiled there is no check: only calls that
- * must not pass unchecked wait. Equal schemas are compiled once.
+ * Compiles schemas into check functions. The first request for a schema queues it. Until it is compiled there is no
+ * check, and only calls that must be checked wait. Equal schemas are compiled once.
  */
 export class Schemas {
   readonly #clock: Clock
@@ -179,7 +179,10 @@ const newCompiled = (): Compiled => ({
   settled: [],
 })
 
-/** Returns the process's schemas. They belong to no server, so reloads keep them; the first `compile` counts. */
+/**
+ * Returns the process's schemas. They belong to no server, so reloads keep them; only the first caller's `compile` is
+ * used.
+ */
 export function sharedSchemas({ state, clock }: PolicyContext, compile = compileSchema): Schemas {
   return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock, compile))
 }

@@ -30,7 +30,7 @@ export class StatesBySettings<State extends Observable> implements Observable {
     return states
   }
 
-  /** In the same order. */
+  /** Returns the snapshots of all states, least recently used first. */
   snapshot(): unknown[] {
     return this.states().flatMap((state) => state.snapshot())
   }

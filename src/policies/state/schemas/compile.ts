@@ -31,7 +31,8 @@ const ALLOWANCE: Allowance = { steps: 3_000_000, texts: 3_000_000, cpuMs: 30 }
 const MAX_GIVEN_UP = 20
 
 /**
- * Only each hundredth value is checked against a costly schema, until a check completes: the values may be to blame.
+ * Against a costly schema only each hundredth value is checked, until a check completes: perhaps only some values are
+ * costly.
  */
 const ONE_OF = 100
 
@@ -53,7 +54,7 @@ export function compileSchema(
     inlineRefs: false,
     // Only the value's own members count, not inherited ones such as `constructor`.
     ownProperties: true,
-    // 19.99 is a multiple of 0.01, though no binary fraction.
+    // Makes 19.99 a multiple of 0.01, although neither is an exact binary fraction.
     multipleOfPrecision: 6,
     logger: false,
     // Optimised code is no faster once V8 has optimised it, and takes four times as long to make.
@@ -82,10 +83,10 @@ export function compileSchema(
   }
 }
 
-/** Keywords under which a value may be wrong because a text fits. */
+/** Keywords that can make a value wrong because a text matches. */
 const inverting = new Set(['not', 'oneOf', 'if', 'patternProperties', 'maxContains'])
 
-/** Returns whether assuming a text fits may make a right value wrong. */
+/** Returns whether the assumption that a text matches may make a right value wrong. */
 function demandsMismatches(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return false
   return Object.entries(schema).some(([key, inner]) => inverting.has(key) || demandsMismatches(inner))
@@ -118,7 +119,10 @@ function prepare(ajv: Ajv): void {
   first(ajv.RULES, STEPS)
 }
 
-/** Makes a keyword run first: generated code returns at the first mismatch, and every subschema has to pay before. */
+/**
+ * Makes a keyword run first. Generated code returns at the first mismatch, and every subschema must charge its cost
+ * before.
+ */
 function first({ rules }: Ajv['RULES'], keyword: string): void {
   const group = rules.find(({ type }) => type === undefined)!
   const at = group.rules.findIndex((rule) => rule.keyword === keyword)
@@ -130,8 +134,8 @@ type Tolerance = (text: string, test: (text: string) => boolean) => boolean
 const asAscii: Tolerance = (text, test) => test(text.replace(/[^\0-\x7f]/g, 'x'))
 
 /**
- * Texts many programs write for a format: parts of a second in a duration, letters outside ASCII, any URL browsers
- * accept. In draft 2020-12, formats describe and do not decide, so a server gets the benefit of the doubt.
+ * Texts that many programs write although a format forbids them: parts of a second in a duration, letters outside
+ * ASCII, any URL browsers accept. In draft 2020-12, formats describe and do not decide, so these texts count as valid.
  */
 const tolerated: Readonly<Record<string, Tolerance>> = {
   duration: (text, test) => test(text.replace(/(\d)[.,]\d+(?=S$)/, '$1')),
@@ -196,7 +200,7 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
     throw new Error(`invalid schema: ${judge.errorsText()}`)
 }
 
-/** Returns whether no two items are equal as JSON; in a single pass, because comparing all pairs takes forever. */
+/** Returns whether no two items are equal as JSON; in a single pass, because comparing all pairs takes too long. */
 function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<unknown>()
   for (const item of items) {
@@ -217,7 +221,10 @@ function comparable(text: string): string {
   return text.length > COMPARED ? hash('sha256', text, 'base64') : text
 }
 
-/** Charges for the text read. Throws for too deep nesting, which gives the check up. */
+/**
+ * Returns an item as canonical JSON text, and charges for reading it. Throws when the item nests too deep; the check is
+ * then given up.
+ */
 function textOf(item: unknown): string {
   const text = canonicalJson(item, { visit: () => charge(1) })
   if (text === undefined) throw new RangeError('an item nests too deep')
@@ -229,7 +236,9 @@ const MAX_PATTERN = 1_000
 
 const { regexes } = z
 
-/** Patterns of zod-based servers for dates, addresses and ids: known to be harmless, despite their looks. */
+/**
+ * Patterns of zod-based servers for dates, addresses and ids: known to be fast, although their estimated cost is high.
+ */
 const harmless: ReadonlySet<string> = new Set(
   [
     ...Object.values(regexes).filter((known) => known instanceof RegExp),
@@ -263,13 +272,13 @@ class BoundedRegExp {
     )
   }
 
-  /** Ajv recognises equal patterns by this. */
+  /** Returns the pattern; Ajv compares patterns by this text. */
   toString(): string {
     return this.#pattern
   }
 }
 
-/** Many patterns contain needless escapes, an error only in Unicode mode. */
+/** Compiles a pattern, if necessary without Unicode mode, in which needless escapes are an error. */
 function tolerant(pattern: string, flags: string): RegExp {
   try {
     return new RegExp(pattern, flags)

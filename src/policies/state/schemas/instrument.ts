@@ -1,6 +1,6 @@
 import { isObject } from '../../../protocol/jsonrpc.ts'
 
-/** The keyword with which a schema charges for itself. */
+/** The added keyword that charges for each check of a subschema. */
 export const STEPS = 'breakwater-steps'
 
 const MAX_DEPTH = 64
@@ -67,7 +67,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     const node = ignoresSiblings && typeof given.$ref === 'string' ? withoutSiblings(given) : given
     if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
     const entries = Object.entries(readable(node))
-      // An asynchronous check would return a promise, neither a failure nor a success.
+      // Drops `$async`: an asynchronous check would return a promise, which is neither a failure nor a success.
       .filter(([key]) => key !== '$async' && key !== STEPS)
       .map(([key, value]): [string, unknown] => [key, copyValue(key, value, depth + 1)])
     const steps = stepsOf(node)
@@ -75,7 +75,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     return Object.fromEntries(entries)
   }
 
-  /** Copies one of several subschemas; `false` and `true` have code as well. */
+  /** Copies one of several subschemas; the subschemas `false` and `true` have generated code as well. */
   function member(node: unknown, depth: number): unknown {
     if (typeof node === 'boolean') count(1)
     return copy(node, depth)
@@ -94,7 +94,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
 /** Drafts 06 and 07 ignore the siblings of a reference. */
 const ignoring = /\/draft-0[67]\//
 
-/** Returns a reference, with the sibling definitions other references may name. */
+/** Returns a reference with only those siblings, such as `$defs`, that other references may name. */
 function withoutSiblings(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(node).filter(([key]) => key === '$ref' || silent.has(key)))
 }
@@ -151,7 +151,7 @@ export interface Steps {
   readonly perMember: number
 }
 
-/** A function call; all other code is generated in place. */
+/** The steps of a reference, which is a function call; all other code is generated in place. */
 const REFERENCE = 20
 
 /** The measured steps of Ajv's loops: per character, per element, and per member with its name. */
@@ -170,7 +170,7 @@ const ofMembers = [
   'maxProperties',
 ]
 
-/** Returns undefined for a schema of plain bounds, at next to no cost. */
+/** Returns the steps of a subschema; undefined for plain bounds, which cost almost nothing. */
 function stepsOf(node: Readonly<Record<string, unknown>>): Steps | undefined {
   const count = (keywords: readonly string[]) =>
     keywords.filter((keyword) => Object.hasOwn(node, keyword)).length

@@ -30,7 +30,7 @@ function describe({ instancePath, keyword, params, message }: ErrorObject): Mism
   const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues, allowedValue, limit } =
     params as Readonly<Record<string, unknown>>
   const at = (name: unknown) => {
-    // Cut first: a made-up name may be megabytes long.
+    // Cuts the name first: a name from a caller may be megabytes long.
     const shown = String(name).slice(0, LONGEST + 1)
     return `${instancePath}/${shown.replaceAll('~', '~0').replaceAll('/', '~1')}`
   }

@@ -16,7 +16,7 @@ interface Part {
   atom: PatternCost
   /** The body of the last atom if the atom is a group that takes part in the match; empty otherwise. */
   body: string
-  /** Where its body begins, behind its head; 0 for a lookaround group. */
+  /** Where the group's body begins, after a head such as `(?:`; 0 for a lookaround group. */
   readonly start: number
 }
 
@@ -34,8 +34,8 @@ const token =
 /**
  * Returns an upper bound of a backtracking engine's work on a pattern. A repetition without an upper bound may take
  * exponential time if its body can match in several ways (through a quantifier or alternatives). The repetition counts
- * as hopeless unless something marks the end of each round (`isDelimited`); so do back references. Far too careful for
- * many patterns, too generous for none.
+ * as exponential (`hopeless`) unless a character marks the end of each round (`isDelimited`). Back references count as
+ * exponential, too. The bound is far too high for many patterns, and too low for none.
  */
 export function patternCost(pattern: string): PatternCost {
   const open: Part[] = []
@@ -68,7 +68,10 @@ export function patternCost(pattern: string): PatternCost {
   return { ways, steps, degree: isAnchored ? degree : degree + 1 }
 }
 
-/** Settles an unrepeated atom: the rest is tried after each way in which the atom and its predecessors match. */
+/**
+ * Adds the last atom to the part's cost. The rest of the pattern is tried after each way in which the part so far
+ * matches.
+ */
 function settle(part: Part): void {
   const { now, atom } = part
   part.now = {

@@ -3,9 +3,9 @@ import type { Millis } from '../../../mesh/clock.ts'
 class TooCostly extends Error {}
 
 export interface Allowance {
-  /** For the work on the value; a check that needs more is given up. */
+  /** Steps for the work on the value; a check that needs more is given up. */
   readonly steps: number
-  /** For patterns and formats; a match that would exceed the rest is not tried, and assumed to fit. */
+  /** Steps for patterns and formats; a match that would exceed the rest is not tried, and assumed to fit. */
   readonly texts: number
   /** CPU time of the process, in milliseconds: V8 runs large functions without optimising them. */
   readonly cpuMs: Millis
@@ -79,10 +79,10 @@ function look(): void {
   if (now > cpuEnd) throw new TooCostly()
 }
 
-/** A check going on after a mismatch records each further mismatch, at this many times the cost. */
+/** The cost factor for a check that continues after a mismatch, because it records each further mismatch. */
 export const MISMATCHING = 32
 
-/** The same for a check that ends at its first mismatch: its unions still record mismatches of their members. */
+/** The cost factor for a check that ends at its first mismatch: its unions still record mismatches of their members. */
 export const MISMATCHING_IN_UNION = 8
 
 /** Longer member names are charged by character: Ajv writes them into paths, with slashes escaped. */
