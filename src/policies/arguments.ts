@@ -15,7 +15,7 @@ const schema = z
       .default('report')
       .describe(
         'Calls with arguments that break the inputSchema of their tool: ignored, counted, or rejected with an error ' +
-          'from which a model can correct itself. Checks beyond a bound of CPU time pass: texts whose pattern could take exponential time, and values whose check would take too long.',
+          'from which a model can correct itself. Arguments pass when a check would take too much CPU time: texts whose pattern could take exponential time, and values whose check would take too long.',
       ),
   })
   .describe('Checks the arguments of a tool call before anything is sent.')

@@ -29,7 +29,7 @@ const schema = z
       .max(10_000)
       .optional()
       .describe(
-        'How many of these calls may be of one tool; lists count as one tool, and all other requests for no listed tool as another. Default: as many as are still free. A single tool then stops at half, a second tool at half of the rest, and a third tool still finds room.',
+        'How many of these calls may be of one tool. All lists count as one tool, and all other requests for no listed tool as another. Default: as many as there are free slots. A single tool then stops at half of the slots, a second tool at half of the rest, and a third tool still finds room.',
       ),
     queue: z
       .int()
@@ -37,7 +37,7 @@ const schema = z
       .max(4_096)
       .default(1_024)
       .describe(
-        'How many calls may wait for a slot; 0: none. Tenants take turns. The oldest call goes first, but the newest once the oldest has waited for 300ms. New tenant names count as one tenant, where every second turn goes to the oldest call. A tenant with hanging calls leaves the last eighth of the slots to others. A tool gets the same part of the places as of the slots.',
+        'How many calls may wait for a slot; 0: none. Tenants take turns. The oldest call goes first, but the newest once the oldest has waited for 300ms. New tenant names count as one tenant, where every second turn goes to the oldest call. A tenant with hanging calls leaves the last eighth of the slots to others. A tool gets the same share of the queue as of the slots.',
       ),
     maxWait: duration({ min: 1 }).default(30_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
@@ -45,7 +45,9 @@ const schema = z
       .min(0.01)
       .max(1)
       .default(0.5)
-      .describe('Largest share of the slots for one tenant while others wait; alone it may use all.'),
+      .describe(
+        'Largest share of the slots for one tenant while other tenants wait. A tenant alone may use all slots.',
+      ),
   })
   .superRefine(({ concurrent, perTool }, context) => {
     if (perTool === undefined || perTool <= concurrent) return

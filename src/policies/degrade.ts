@@ -33,10 +33,10 @@ const fallback = z
       .min(1)
       .max(256)
       .describe("The other tool, by its server's name for it. It gets the same arguments."),
-    server: z.string().min(1).optional().describe('Its server, if different.'),
+    server: z.string().min(1).optional().describe('The server of the other tool, if different.'),
   })
   .describe(
-    'Another tool that answers instead. Two tools may back each other up: a call never returns to a tool that has failed it, and asks three fallbacks at most. If none answers, the agent gets the failure of the original tool. The tool has three quarters of the remaining time, or all of it if no list has the fallback.',
+    'Another tool that answers instead. Two tools may back each other up: a call never returns to a tool that has failed it, and asks three fallbacks at most. If none answers, the agent gets the failure of the original tool. The original tool has three quarters of the remaining time, or all of it if no list has the fallback.',
   )
 
 const lastKnownGood = z

@@ -51,7 +51,7 @@ const schema = z
       .max(1_000_000)
       .default(10_000)
       .describe(
-        'Most keys remembered per server, including running calls. No key is dropped before its window is over. A tenant may have as many keys as are still free: a single tenant stops at half, and a second tenant at half of the rest. A client without a tenant counts by its address, and all tenants of one address together stop at seven eighths. Beyond that, a call with a new key is refused and not run. On disk 100,000 for all servers, and 128MiB; the disk keeps no new keys beyond that.',
+        'Most keys remembered per server, including running calls. No key is dropped before its window is over. A tenant may have as many keys as are still free: a single tenant stops at half, and a second tenant at half of the rest. A client without a tenant counts by its address, and all tenants of one address together stop at seven eighths. Beyond that, a call with a new key is refused and not run. The disk keeps at most 100,000 keys of all servers, in at most 128MiB, and no new keys beyond that.',
       ),
     maxSize: size()
       .default(16 * 1024 ** 2)

@@ -21,7 +21,9 @@ const schema = z
   .strictObject({
     after: duration({ min: 1 })
       .default(2_000)
-      .describe('A call is overdue after this time, and `times` the usual time of its tool.'),
+      .describe(
+        'A call is overdue when it has run for this time, and for `times` the usual time of its tool.',
+      ),
     times: z.number().min(1).max(1_000).default(5).describe('See `after`.'),
     budget: budgetSchema,
   })

@@ -52,7 +52,7 @@ const schema = z
       .boolean()
       .default(false)
       .describe(
-        'Whether wrong answers (see `verdict`) are retried. Wrong answers that `verdict` turns into errors are always retried. Either way at most twice, and without the wait of `waitForProof`, because the tool answers.',
+        'Whether wrong answers (see `verdict`) are retried. Wrong answers that `verdict` turns into errors are always retried. Both are retried at most twice, and without the wait of `waitForProof`, because the tool answers.',
       ),
   })
   .refine(({ base, cap }) => base <= cap, {

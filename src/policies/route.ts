@@ -24,7 +24,9 @@ const ejection = z
       .describe('How long a replica is out of use the first time; each further time adds as much, up to 5m.'),
     maxShare: rate()
       .default(0.1)
-      .describe('Largest share of the replicas out of use at once; one always may be, the last one never.'),
+      .describe(
+        'Largest share of the replicas out of use at once. One replica always may be out of use, the last replica never.',
+      ),
   })
   .describe('Takes replicas that only fail out of use for a while.')
 
@@ -45,7 +47,9 @@ const schema = z
     threshold: rate().default(0.5).describe('Least probability of an answer in time for a call to be sent.'),
     explore: rate()
       .default(0.03)
-      .describe('Share of the calls to be rejected but sent nevertheless, to notice an improvement.'),
+      .describe(
+        'Share of infeasible calls that are sent nevertheless, to notice when the tool has become faster.',
+      ),
     ejection: z
       .union([z.literal(false), ejection])
       .prefault({})

@@ -23,7 +23,7 @@ const schema = z
       .describe(
         "Replies that break their outputSchema or the protocol's form, and text that only claims to be JSON: ignored, counted, or " +
           'turned into errors, which breakers and metrics still count as wrong answers. A schema is compiled while the server works on the first ' +
-          'call: an earlier reply is unchecked, unless it has to be enforced.',
+          'call: an earlier reply is unchecked, unless `output` is `enforce`.',
       ),
     shapes: z
       .boolean()
@@ -45,12 +45,12 @@ type Config = z.output<typeof schema>
 
 const noArguments = {}
 
-/** A tool with an `outputSchema` owes structured content. */
+/** The mismatch of a reply without structured content, from a tool with an `outputSchema`. */
 const absent: readonly Mismatch[] = [
   { path: '/structuredContent', expected: 'is missing', keyword: 'required', limit: undefined },
 ]
 
-/** Judges how good each reply of a tool was; undecidable replies stay `unchecked`. */
+/** Judges how good each reply of a tool was; replies that cannot be judged stay `unchecked`. */
 export const verdict: Policy<Config> & { schema: typeof schema } = {
   schema,
   use: 'Keep it in force: correctness metrics and the breaker for wrong answers depend on it. Use `output: enforce` where a wrong reply does more harm than an error, and `shapes: false` for tools whose replies have another shape each time.',

@@ -24,7 +24,7 @@ export interface CatalogEntry {
   readonly fingerprint: string
   /** Whether the entry names a user interface by URI. */
   readonly hasUi: boolean
-  /** Whether the entry is a tool with results other than objects. */
+  /** Whether the entry is a tool whose results may be other values than objects. */
   readonly isWider: boolean
   /** Whether its list has a different entry of the same key, so a call is ambiguous. */
   readonly isAmbiguous: boolean

@@ -57,7 +57,7 @@ function compiles(schema: Readonly<Record<string, unknown>>): boolean {
   if (compiler === undefined || used++ % USES === 0) compiler = newCompiler()
   try {
     const validate = compiler.compile(schema)
-    // Clients take an asynchronous schema's promise for a yes, and crash at its rejection.
+    // Clients treat the promise of an asynchronous schema as success, and crash when the promise rejects.
     if ('$async' in validate) return false
     // A schema may refer to itself without end: the first object then exhausts the stack.
     validate({})

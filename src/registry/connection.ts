@@ -3,8 +3,8 @@ import type { ServerConfig } from '../config/schema/schema.ts'
 import type { HttpServerConfig, StdioServerConfig } from '../config/schema/server-schema.ts'
 
 /**
- * Settings of a server not affecting its connections, such as filters, timeouts and health checks. A change of any
- * other setting, including future settings, makes the connections begin anew.
+ * Settings that do not affect a server's connections, such as filters, timeouts and health checks. A change of any
+ * other setting, including settings added later, opens new connections.
  */
 const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenName'>([
   'writtenName',
@@ -23,7 +23,10 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenN
   'timeouts',
 ])
 
-/** Further such settings of a stdio server: a process has no sockets, and the gateway itself bounds its output. */
+/**
+ * Settings that do not affect a stdio server's process: a process has no sockets, and the gateway itself bounds its
+ * output.
+ */
 const detachedOfProcess: ReadonlySet<string> = new Set<keyof StdioServerConfig>(['maxReply', 'processes'])
 
 /** A cache: unchanged entries are the same objects after a reload. */

@@ -61,7 +61,7 @@ export interface DiscoveryOptions {
   readonly onUp: (catalog: Catalog, initializeResult: Message) => void
   /** The server announced a changed list; the next round fetches the list. */
   readonly onStale: () => void
-  /** Ended faults had changed the catalog: passes the last catalog without faults. */
+  /** Called when faults that had changed the catalog have ended. Passes the last catalog without faults. */
   readonly onReverted: (catalog: Catalog) => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
@@ -87,10 +87,13 @@ const LONGEST_ASKED_MS = 300_000
 /** Several `list_changed` within this time, in milliseconds, cause a single round. */
 const COALESCE_MS = 250
 
-/** After so many rounds for changed lists, each further round doubles the time above. */
+/** After so many rounds for changed lists, each further round doubles `COALESCE_MS`. */
 const MOST_CHANGES = 10
 
-/** A round is forgotten after this time, in milliseconds: about the interval for lists changing without end. */
+/**
+ * One counted round is forgotten in each such time, in milliseconds. A list that changes all the time is fetched about
+ * this often.
+ */
 const FORGOTTEN_MS = 5_000
 
 /**
@@ -111,10 +114,13 @@ export class Discovery implements Caller {
   readonly #probing: Probing
   readonly #watched = new WeakSet<UpstreamSession>()
   #retryMs: Millis = FIRST_RETRY_MS
-  /** While down: start of the next round by our own pause, not the server's longer pause, on the monotonic clock. */
+  /**
+   * While the server is down: when the gateway's own pause ends, on the monotonic clock. The server may ask for a
+   * longer pause.
+   */
   #dueAt: Millis | undefined
   #refresh: Refresh | undefined
-  /** Faults may have changed the session's handshake: the next round handles the session. */
+  /** Whether faults may have changed the handshake of the open session. The next round then checks the session. */
   #greetsAnew = false
   /** Unanswered pings in a row, each followed by a successful list. */
   #silentPings = 0
@@ -258,7 +264,10 @@ export class Discovery implements Caller {
     }
   }
 
-  /** Adds the faults to the error of a timed-out handshake: handshake and faults still continue. */
+  /**
+   * Returns a handshake's timeout error with the names of the faults that still hold the handshake; other errors
+   * unchanged.
+   */
   #notOpened(cause: unknown): unknown {
     if (!isGatewayError(cause) || cause.reason !== 'attempt_timeout' || cause.injected !== undefined)
       return cause
@@ -324,7 +333,7 @@ export class Discovery implements Caller {
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
     const delayMs = Math.max(Math.min(error.retryAfterMs ?? 0, LONGEST_ASKED_MS), this.#retryMs)
-    // With a pause longer than the probe interval, a second probe would come too late to confirm.
+    // With a pause longer than the probe interval, a second probe would come too late to confirm the failure.
     const isCertain = delayMs > this.#options.pingMs && delayMs > LAST_RETRY_MS
     round.end({ reason: failureReasonOf(error), message: error.message, isCertain })
     await this.#options.upstreamSessions.drop(this)
@@ -411,7 +420,7 @@ class Lists {
     return this.#stale.size === 0 && !this.#isOld(this.#clock.now())
   }
 
-  /** Restores the last catalog without faults; false when unchanged. */
+  /** Restores the last catalog without faults. Returns false when the catalog had no faults. */
   revert(): boolean {
     const differs = this.#catalog !== this.#untouched
     this.#catalog = this.#untouched

@@ -143,7 +143,12 @@ export class DynamicServers {
       return { status: 422, error: `cannot be put into force: ${(error as Error).message}` }
     }
     if (this.#file === undefined)
-      return { status, ...answer, kept: false, note: 'ends with the process: gateway.stateDir is not set' }
+      return {
+        status,
+        ...answer,
+        kept: false,
+        note: 'the change ends with the process: gateway.stateDir is not set',
+      }
     try {
       await this.#save(this.#file)
     } catch (error) {

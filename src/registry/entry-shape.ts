@@ -88,7 +88,7 @@ const legacyTools = toolShape(objectSchema)
 /** Required members: an entry without these is dropped. */
 const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inputSchema'])
 
-/** Members of a schema removed alone, without their schema. */
+/** Members of a schema that can be removed while the schema stays. */
 const dispensable: ReadonlySet<unknown> = new Set(['$schema', '$id'])
 
 /** An entry of a list: its JSON text and parsed value. */

@@ -12,13 +12,13 @@ export interface GatewayGeneration extends Generation {
   readonly config: Config
   /** Hash of the effective config. */
   readonly hash: string
-  /** In the order of the config. */
+  /** The servers by name, in the order of the config. */
   readonly servers: ReadonlyMap<string, Server>
   readonly names: Names
   readonly mesh: Mesh
   /** The mesh's config. */
   readonly policies: MeshConfig
-  /** The state of its policies. */
+  /** The state of the mesh's policies. */
   readonly state: StateStore
   /** Returns the chain for a call, and assigns the call to an arm of an experiment, if any. Use once per call. */
   serviceFor(call: Call): Service

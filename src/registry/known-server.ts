@@ -55,7 +55,7 @@ export class KnownServer {
   #shortened: ReadonlyMap<string, string> = new Map()
   /** Full exposed names by tool, a cache: digests of thousands of names take long. */
   #exposedNames: ReadonlyMap<string, string> = new Map()
-  /** Tools whose shortened name is taken: by accident, or by a server aiming for a list refused by all models. */
+  /** Tools whose shortened name another tool has: by accident, or because a server wants models to refuse its list. */
   #shadowed: ReadonlySet<string> = new Set()
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #initializeResult: Message | undefined
@@ -63,7 +63,7 @@ export class KnownServer {
   #legacy:
     | {
         readonly catalog: Catalog
-        /** Without entries hidden because of their names. */
+        /** The lists without entries that are hidden because of their names. */
         readonly listed: Catalog['lists']
         readonly initializeResult: Message | undefined
       }
@@ -84,7 +84,7 @@ export class KnownServer {
     this.#since = parts.clock.wall()
   }
 
-  /** Its entry in the config in force. */
+  /** The server's entry in the config in force. */
   get config(): ServerConfig {
     return this.#config
   }
@@ -182,7 +182,7 @@ export class KnownServer {
     this.#settle()
   }
 
-  /** The server answered with this catalog. */
+  /** Notes that the server answered with this catalog. */
   protected cameUp(catalog: Catalog, initializeResult: Message): void {
     this.endGrace()
     this.#initializeResult = initializeResult
@@ -202,12 +202,15 @@ export class KnownServer {
     this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), initializeResult }
     this.#legacyTools = catalog === undefined ? new Map() : knownTools(catalog, this.#legacyTools)
     this.#shortenNames()
-    // No agent has seen a legacy list before the first.
+    // The first legacy list changes nothing that an agent has seen.
     const changed = before === undefined ? [] : changedKinds(before, catalog ?? this.#catalog)
     if (changed.length > 0) this.tellChanged(changed)
   }
 
-  /** The server did not answer. Its lists stay known for the grace period; if rate limited, without a limit. */
+  /**
+   * Notes that the server did not answer. Its lists are kept for the grace period; after a rate limit error, without a
+   * time limit.
+   */
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')

@@ -17,8 +17,8 @@ export interface LegacyViewOptions {
 
 /**
  * The catalog of a server in the legacy era, while the gateway itself speaks the modern era to the server. A server may
- * offer different entries per era, and the lists of a legacy client must match its later calls. Fetched at the first
- * need. A server without the legacy era has no legacy view.
+ * offer different entries per era, and the lists of a legacy client must match its later calls. The catalog is fetched
+ * when first needed. A server without the legacy era has no legacy view.
  */
 export class LegacyView {
   readonly #options: LegacyViewOptions

@@ -79,7 +79,7 @@ export type ShownEntry = Pick<CatalogEntry, 'key' | 'text' | 'value' | 'hasUi'>
 /** The entries of a single server on a page of an aggregated list. */
 export interface ListSlice {
   readonly server: string
-  /** With the server's own names. */
+  /** The entries with the server's own names. */
   readonly entries: readonly ShownEntry[]
   /** Cursor of the slice's first entry. */
   readonly cursor: string

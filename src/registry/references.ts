@@ -64,7 +64,7 @@ export function namesServer(method: string): boolean {
   return requests.has(method)
 }
 
-/** The list kind of each request's reference, by method. Without tools: `allows` checks tools. */
+/** The list kind of each request's reference, by method. Tools are not included, because `allows` checks tools. */
 const kindsByMethod: ReadonlyMap<unknown, ListKind> = new Map([
   ['prompts/get', 'prompts'],
   ['resources/read', 'resources'],

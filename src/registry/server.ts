@@ -74,7 +74,7 @@ export class Server extends KnownServer {
   readonly health: ServerHealth
   /** Sends a call over its caller's upstream session, opened if needed. */
   readonly send: Service
-  /** For attempts ended by faults before `send`. */
+  /** Records attempts that faults ended before `send`. */
   readonly faultedAttempts: FaultedAttempts
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
@@ -272,7 +272,7 @@ export class Server extends KnownServer {
     }
   }
 
-  /** Returns the replica with state of a caller. */
+  /** Returns the replica that keeps state for a caller; undefined when there is none. */
   home(caller: Caller): number | undefined {
     return this.upstreamSessions.home(caller)
   }
@@ -342,7 +342,10 @@ export class Server extends KnownServer {
     })
   }
 
-  /** Applies another entry; keeps connections, which must be the same, and catalog. Tells agents about other tools. */
+  /**
+   * Applies a changed entry of equal `connection`. Keeps the connections and the catalog. Tells agents when the visible
+   * tools change.
+   */
   reconfigure(entry: ServerConfig): void {
     if (entry === this.config) return
     const { health, refresh, timeouts } = this.config
@@ -384,7 +387,7 @@ export class Server extends KnownServer {
     void this.upstreamSessions.drop(this.#discovery)
   }
 
-  /** Fetches its lists again soon; `greetsAnew`: see `Discovery.refresh`. */
+  /** Fetches the server's lists again soon; `greetsAnew`: see `Discovery.refresh`. */
   refresh({ greetsAnew = false } = {}): void {
     this.#discovery.refresh({ greetsAnew })
     this.#legacyView.look({ all: true, greetsAnew })
@@ -417,7 +420,7 @@ export class Server extends KnownServer {
     this.#holders++
   }
 
-  /** Counts a user less; closes the server after the last. */
+  /** Removes a user; closes the server after the last user. */
   release(): void {
     if (--this.#holders === 0) void this.close()
   }
@@ -432,7 +435,7 @@ export class Server extends KnownServer {
     }
   }
 
-  /** Ends its upstream sessions and processes. Idempotent. */
+  /** Ends the server's upstream sessions and processes. Idempotent. */
   close(): Promise<void> {
     return (this.#closing ??= this.#close())
   }

@@ -13,22 +13,22 @@ const slow = z
     over: duration({ min: 1 }).describe(
       'Calls longer than this are slow; a call its caller gave up after this time is slow too.',
     ),
-    ratio: ratio('Share of slow calls in the window, above 0 and at most 1, at which it opens.'),
+    ratio: ratio('Share of slow calls in the window, above 0 and at most 1, at which the breaker opens.'),
   })
-  .describe('Opens on slow calls too.')
+  .describe('The breaker also opens on slow calls.')
 
 const correctness = z
   .strictObject({
-    ratio: ratio('Share of wrong replies, above 0 and at most 1, to open at.'),
+    ratio: ratio('Share of wrong replies, above 0 and at most 1, at which the breaker opens.'),
     minimum: minimum('Fewest replies in the window before their ratio counts.'),
   })
-  .describe('Opens on wrong replies, as found by `verdict`.')
+  .describe('The breaker opens on wrong replies, as found by `verdict`.')
 
 /** Settings of the breaker; `{}` is all defaults. */
 export const breakerSchema = z
   .strictObject({
     window: duration({ min: 100 }).default(30_000).describe('The length of the window for counting calls.'),
-    ratio: ratio('Share of failed calls in the window, above 0 and at most 1, at which it opens.'),
+    ratio: ratio('Share of failed calls in the window, above 0 and at most 1, at which the breaker opens.'),
     minimum: minimum('Fewest completed calls in the window before a ratio counts.'),
     consecutive: z
       .number()
@@ -36,11 +36,11 @@ export const breakerSchema = z
       .min(0)
       .max(1_000_000)
       .default(5)
-      .describe('Failures in a row at which it opens, however few calls there were; 0: off.'),
+      .describe('Failures in a row at which the breaker opens, however few calls there were; 0: off.'),
     open: duration({ min: 1 })
       .default(5_000)
       .describe(
-        'How long it stays open the first time. The time doubles with each opening in a row, and starts over after the breaker has stayed closed for `window`. It ends early when an unreachable server becomes reachable again, at most 3 times before a call succeeds.',
+        'How long the breaker stays open the first time. The time doubles with each opening in a row, and starts over after the breaker has stayed closed for `window`. It ends early when an unreachable server becomes reachable again, at most 3 times before a call succeeds.',
       ),
     maxOpen: duration({ min: 1 })
       .default(60_000)
@@ -61,7 +61,7 @@ export const breakerSchema = z
     probeTimeout: duration({ min: 1 })
       .default(30_000)
       .describe(
-        "When a pending probe is given up and counts as failed: longer than a good call takes. The wait for an agent's answer does not count.",
+        "How long a probe may take before it counts as failed. Choose a time longer than a good call takes. The wait for an agent's answer does not count.",
       ),
     slow: z
       .union([z.literal(false), slow])

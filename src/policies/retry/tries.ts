@@ -173,14 +173,16 @@ export const budgetSchema = z
       .max(1)
       .default(0.2)
       .describe(
-        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes matters worse; at most `ratio`. `floor` then shrinks by the same proportion.',
+        'Like `ratio`, but after timeouts, HTTP 429 and 503, and for hedges, where another try makes matters worse; at most `ratio`. `floor` then shrinks by the same proportion.',
       ),
     floor: z
       .number()
       .min(0)
       .max(1_000)
       .default(10)
-      .describe('Retries per second allowed however few calls there are; the larger of the two counts.'),
+      .describe(
+        'Retries per second allowed however few calls there are. The larger of `ratio` and `floor` counts.',
+      ),
     window: duration({ min: 1_000, max: LONGEST_WINDOW_MS })
       .default(10_000)
       .describe('The length of the window for calls and retries; whole seconds.'),
@@ -200,7 +202,9 @@ export const budgetSchema = z
       .describe('Retries under way to a server allowed however few calls there are.'),
   })
   .prefault({})
-  .describe('How much may be sent again, per server and in the whole gateway. Retries and hedges share it.')
+  .describe(
+    'How much may be sent again, per server and in the whole gateway. Retries and hedges share the budget.',
+  )
 
 type BudgetSettings = z.output<typeof budgetSchema>
 

@@ -42,7 +42,7 @@ function spoiltCopy(text: string, structured: unknown, copies: Habit | undefined
   }
 }
 
-/** Most values to compare; larger ones count as equal, because nothing can be said about them. */
+/** Most nested values to compare. Larger contents count as equal, because their rest is not compared. */
 const MOST_VALUES = 100_000
 
 /** Longest path to report, in steps. */
@@ -86,7 +86,7 @@ function placeOf(left: unknown, right: unknown): Place | undefined {
   return { left: left as Place['left'], right: right as Place['right'], keys: Object.keys(left), at: 0 }
 }
 
-/** Joins the latest keys of each place. */
+/** Returns the JSON Pointer made of the current key of each place. */
 function pointerTo(places: readonly Place[]): string {
   return places
     .slice(0, MOST_STEPS)
@@ -104,7 +104,7 @@ export interface ReplyVerdict {
   readonly verdict: Verdict
   readonly partial?: Partial
   readonly drift?: Drift
-  /** In words; for `schema_invalid` and `json_invalid`. */
+  /** The problem in words; only for `schema_invalid` and `json_invalid`. */
   readonly breach?: string
 }
 
@@ -137,7 +137,10 @@ export function breachOf({ path, expected, keyword, limit }: Mismatch, structure
   return { verdict: 'schema_invalid', breach, partial }
 }
 
-/** Returns the first place where a result breaks the protocol's form: official clients reject such replies. */
+/**
+ * Returns the verdict on a result that breaks the protocol's form; undefined for a well-formed result. Official clients
+ * reject malformed replies.
+ */
 export function malformedAt({
   content,
   isError,
@@ -184,7 +187,7 @@ export function look(
   return partial === undefined ? drifted(value, memory, looks) : { verdict: 'partial_silent', partial }
 }
 
-/** Returns the verdict on a text that begins like JSON and does not parse; undefined for plain text after all. */
+/** Returns the verdict on a text that begins like JSON and does not parse; undefined for plain text. */
 function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): ReplyVerdict | undefined {
   const always = memory?.json.strong === true
   if (!always && !isSurelyJson(text)) return undefined
@@ -216,7 +219,7 @@ function lengthAt(value: unknown, path: string): number | undefined {
   return Array.isArray(at) ? at.length : undefined
 }
 
-/** The habits of a tool with its lists. */
+/** The rules that a tool's lists seem to follow. */
 interface ListHabits {
   /** Lists are as long as their total. */
   readonly whole: Habit
@@ -226,16 +229,16 @@ interface ListHabits {
 
 const totals = ['total', 'totalCount', 'total_count', 'count']
 
-/** Names used for pages, in a reply or in arguments: then a list shorter than its total is fine. */
+/** Names that show paging, in a reply or in arguments: a list may then be shorter than its total. */
 const paging =
   /^(?:next|prev|cursor|after|before|has_?(?:more|next)|more|offset|limit|max|top|first|last|page|per_?page|skip|start|from|to|size|take|range|slice|n|k|num|truncated|links?|_links|pag(?:ing|ination)|meta)$|(?:cursor|token|page|limit|count|size|offset|results?|items)$/i
 
 const cursors = ['nextCursor', 'next_cursor', 'next', 'nextPageToken', 'next_page_token']
 
-/** Totals that count items and can mean nothing else. */
+/** Names of totals that can only mean a number of items. */
 const plainTotals: ReadonlySet<string> = new Set(['totalCount', 'total_count'])
 
-/** Lists beside the counted list. */
+/** Names of lists that no total counts. */
 const asides =
   /^(?:errors?|warnings?|messages?|notes?|tags|labels|facets|suggestions|hints|columns|headers|fields)$/i
 
@@ -375,7 +378,7 @@ export function jsonEnd(text: string): JsonEnd {
       continue
     } else {
       if (!take(string) && !take(scalar)) return take(begunString) || take(begunScalar) ? 'cut' : 'broken'
-      // `12.` reads as 12 and a dot.
+      // The pattern `scalar` takes only the 12 of a cut `12.`.
       if (at < text.length && !/[\s,\]}]/.test(text[at] as string)) return take(rest) ? 'cut' : 'broken'
       expected = 'next'
     }

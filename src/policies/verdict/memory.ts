@@ -18,9 +18,9 @@ class Throttle {
 class ToolMemory {
   readonly fingerprint: string
   readonly shape = new ShapeMemory()
-  /** Replies are JSON. */
+  /** The rule that replies are JSON. */
   readonly json = new Habit()
-  /** Text and structured content say the same. */
+  /** The rule that text and structured content are equal. */
   readonly copy = new Habit()
   readonly whole = new Habit()
   readonly cursor = new Habit()
@@ -36,7 +36,7 @@ class ToolMemory {
     return this.#breaches.passes(now)
   }
 
-  /** Returns whether to report a drift now: each once. */
+  /** Returns whether to report a drift now. Each drift is reported once. */
   reportsDrift({ path, now }: Drift, at: number): boolean {
     const drift = `${path} ${now}`
     if (this.#reported.has(drift) || this.#reported.size >= MAX_DRIFTS || !this.#drifts.passes(at))
@@ -61,7 +61,7 @@ export class ToolMemories {
     return this.#memory
   }
 
-  /** Whether the shape is learned, from how many paths, and the reported drifts. */
+  /** Returns whether the shape is learned, its number of paths, and the reported drifts. */
   snapshot(): Readonly<Record<string, unknown>> {
     if (this.#memory === undefined) return {}
     return { ...this.#memory.shape.snapshot(), drifts: this.#memory.drifts }
@@ -236,7 +236,7 @@ function under(key: string, { path, was, now }: Drift): Drift {
   return { path: `/${key}${path}`, was, now }
 }
 
-/** Stands for a plain-text reply. */
+/** A value that represents a plain-text reply. */
 export const TEXT = Symbol('text')
 
 const names = ['null', 'boolean', 'number', 'string', 'array', 'object', 'text'] as const
@@ -284,7 +284,7 @@ class ShapeNode {
 /** Replies needed to learn a shape, and drifting replies in a row that become the new shape. */
 const ENOUGH = 20
 
-/** The shape of a tool's replies, and of the replies that leave it. */
+/** The shape of a tool's replies, and the shape of replies that differ from it. */
 class ShapeMemory {
   #shape = new Shape()
   #settled = false

@@ -32,7 +32,7 @@ const incident = z.object({
   message: z.string().max(1_000),
   /** Time of the last good probe; the outage began later. */
   lastWellAt: date.optional(),
-  /** Time of the first sign: a failed probe, an undelivered call, or the end of a session. */
+  /** Time of the first sign of trouble: a failed probe, an undelivered call, or the end of a session. */
   startedAt: date,
   detectedAt: date,
   escalatedAt: date.optional(),
@@ -70,7 +70,7 @@ const CLOCK_MS: Millis = 60_000
 /** Most damaged files kept: the first files, and the latest. */
 const MAX_DAMAGED = 5
 
-/** Most incidents kept, and most bytes of their file. Past either, the oldest ended incidents go; open ones stay. */
+/** Most incidents kept, and most bytes of their file. Past either limit, the oldest ended incidents are dropped. */
 const MAX_INCIDENTS = 1_000
 const MAX_BYTES = 2 * 1024 ** 2
 
@@ -91,7 +91,7 @@ export interface IncidentsParts {
 /** The store of open and ended incidents, in `{stateDir}/incidents.json`. */
 export class Incidents {
   readonly #parts: IncidentsParts
-  /** Oldest first. */
+  /** Incidents by id, oldest first. */
   readonly #kept = new Map<string, Incident>()
   readonly #open = new Map<string, string>()
   #cancel: Cancel | undefined
@@ -129,7 +129,7 @@ export class Incidents {
     }
   }
 
-  /** Newest first. */
+  /** Returns all incidents, newest first. */
   list(): readonly Incident[] {
     return [...this.#kept.values()].reverse()
   }
@@ -171,7 +171,9 @@ export class Incidents {
     return made
   }
 
-  /** Changes an incident; undefined when no longer kept. `isMinor`: causes no write by itself. */
+  /**
+   * Changes an incident and returns it; undefined when no longer kept. `isMinor`: the change causes no write by itself.
+   */
   change(id: string, changes: Partial<Incident>, isMinor = false): Incident | undefined {
     const before = this.#kept.get(id)
     if (before === undefined) return undefined

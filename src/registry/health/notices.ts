@@ -84,7 +84,9 @@ export function shown(incident: Incident) {
 const lapse = (measuredMs: number | undefined, from: number, to: number) =>
   Math.max(0, Math.round(measuredMs ?? to - from))
 
-/** Returns the time to the detection in milliseconds, from the last good probe, or from a first sign by no probe. */
+/**
+ * Returns the time to the detection in milliseconds, from the last good probe, or from a first sign that was no probe.
+ */
 export const timeToDetect = ({ startedAt, detectedAt, detectedAfterMs }: Incident): number =>
   lapse(detectedAfterMs, startedAt, detectedAt)
 

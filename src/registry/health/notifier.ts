@@ -18,7 +18,7 @@ export interface NoticeOutcome {
   readonly notice: Notice
   readonly result: NoticeResult
   readonly why: string
-  /** From 1. */
+  /** The number of tries so far. */
   readonly tries: number
 }
 
@@ -67,7 +67,10 @@ export class Notifier {
     return new Map([...this.#lanes].map(([name, { receiver }]) => [name, receiver]))
   }
 
-  /** Applies new webhooks. Waiting notices go to a changed webhook's new receiver; a removed webhook's are dropped. */
+  /**
+   * Applies new webhooks. Waiting notices go to a changed webhook's new receiver; those of a removed webhook are
+   * dropped.
+   */
   follow(webhooks: readonly WebhookConfig[]): void {
     const wanted = new Set(webhooks.map(({ name }) => name))
     for (const [name, lane] of this.#lanes)

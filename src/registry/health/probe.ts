@@ -28,7 +28,7 @@ export type ProbeStep = (typeof probeSteps)[number]
 
 export interface ProbeFailure {
   readonly reason: FailureReason
-  /** For people; without secrets. */
+  /** The failure in words, without secrets. */
   readonly message: string
   /** Whether a single such failure opens an incident, such as the end of a process. */
   readonly isCertain?: boolean

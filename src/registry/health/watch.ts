@@ -52,7 +52,7 @@ export class HealthWatch {
   readonly #escalations = new Map<string, Cancel>()
   /** Start of each incident begun in this process, on the monotonic clock. */
   readonly #startedNow = new Map<string, Millis>()
-  /** Incidents due for escalation, but not known to continue at the time. */
+  /** Incidents that were due for escalation while the gateway did not know whether they continued. */
   readonly #due = new Set<string>()
   /** Incidents of an earlier process not yet confirmed by a failed probe. */
   readonly #unconfirmed = new Set<string>()
@@ -245,7 +245,7 @@ export class HealthWatch {
       id,
       clock.after(Math.min(leftMs, LONGEST_TIMER_MS), () => {
         this.#escalations.delete(id)
-        // The incident may be over: the next failed probe confirms and escalates.
+        // The incident may be over. The next failed probe confirms that the incident continues, and escalates it.
         if (this.#wellSince.has(id) || this.#unconfirmed.has(id)) this.#due.add(id)
         else this.#escalate(id)
       }),
@@ -260,11 +260,11 @@ export class HealthWatch {
       ...(escalatedAfterMs !== undefined && { escalatedAfterMs }),
     })
     if (incident === undefined) return
-    log.error({ server: incident.server, incident: id, reason: incident.reason }, 'incident goes on')
+    log.error({ server: incident.server, incident: id, reason: incident.reason }, 'incident continues')
     this.#notify(incident, 'escalated')
   }
 
-  /** Notifies each receiver once per event; of the end only receivers notified before. */
+  /** Notifies each receiver once per event. Only receivers that got an earlier notice get the notice of the end. */
   #notify(incident: Incident, event: NoticeEvent): void {
     const notices = { ...incident.notices }
     const receivers = { ...incident.receivers }
