@@ -62,7 +62,7 @@ export interface Caller {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** HTTP headers that came with the caller, lower case. Servers get only the headers in their configuration. */
   readonly headers?: InboundHeaders
-  /** The client to which limits per client count this caller; undefined for the gateway itself. */
+  /** The client of this caller, for limits per client; undefined for the gateway itself. */
   readonly client?: string
   /** Whether the caller waits for servers' messages outside of calls. */
   readonly listening: boolean

@@ -1,4 +1,4 @@
-/** Announces an early end. Every `AbortSignal` is a `Signal`. */
+/** Tells listeners that work must end early. Every `AbortSignal` is a `Signal`. */
 export interface Signal {
   readonly aborted: boolean
   /** The cause of the abort; for calls a `GatewayError`. */
@@ -38,7 +38,7 @@ export class Cancellation implements Signal {
     return this.#reason
   }
 
-  /** Tells all listeners, once; later calls do nothing. */
+  /** Calls all listeners. A second `abort` does nothing. */
   abort(reason: unknown): void {
     if (this.#aborted) return
     this.#aborted = true

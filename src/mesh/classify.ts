@@ -23,7 +23,7 @@ export function verdictIn(outcome: Outcome): Verdict | undefined {
   return outcome.kind === 'rejected' ? undefined : outcome.verdict
 }
 
-/** The fact, besides the outcome, that affects blame. */
+/** The fact about a call that affects blame, besides the outcome. */
 type Known = Pick<CallRecord, 'isInvalid'>
 
 /** Returns the result of a call. A tool's error about arguments that break its schema counts as the caller's error. */
@@ -55,8 +55,8 @@ export function resultOf(outcome: Outcome): Result {
 }
 
 /**
- * Whether a call went wrong from the agent's view, no matter who is to blame: no reply, an error, a wrong reply, or a
- * tool that reports its own failure. False for calls that the agent cancelled, for mistakes of the agent, and for
+ * Whether a call went wrong from the agent's view, whoever is to blame. True for no reply, an error, a wrong reply, or
+ * a tool that reports its own failure. False for calls that the agent cancelled, for mistakes of the agent, and for
  * replies that the server declared partial.
  */
 export function wentWrong(outcome: Outcome, record: Known): boolean {
@@ -119,9 +119,9 @@ export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result
 }
 
 /**
- * Whether a sent call failed in a way that makes a retry or another answer useful: no answer, or an error whose code
- * does not blame the caller. `isError: true` counts as an answer. For blame, see `attributionOf`: a server that refuses
- * a request may accept the next.
+ * Whether a retry or another answer is useful after a sent call. True for no answer, or an error whose code does not
+ * blame the caller. `isError: true` counts as an answer. For blame, see `attributionOf`: a server that refuses a
+ * request may accept the next.
  */
 export function isFailure(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return outcome.kind === 'failed'

@@ -9,7 +9,7 @@ type PolicyRegistry = Readonly<
   Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'followsTask' | 'divided' | 'unset'>>
 >
 
-/** A line of a chain, as the admin API prints it. */
+/** A layer of a chain, as the admin API prints it. */
 interface ChainLayer {
   readonly layer: string
   readonly config?: unknown

@@ -12,7 +12,7 @@ const DRAWS = 2 ** 53
  */
 export function createKeyedRandom(seed: Seed): KeyedRandom {
   const bits = BigInt.asUintN(64, BigInt(seed))
-  // Each seed gives the two lanes other start values. A seed below 2^32 mixes the same bits into both lanes.
+  // Different seeds give the two lanes different start values. A seed below 2^32 mixes the same bits into both lanes.
   const high = Number(bits & 0xffffffffn)
   const low = Number((bits & 0xffffffffn) ^ (bits >> 32n))
   return (callKey, purpose) =>

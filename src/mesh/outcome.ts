@@ -17,7 +17,7 @@ export const verdicts = [
   'schema_invalid',
   /** Text that claims to be JSON and is not. */
   'json_invalid',
-  /** A shape unlike all earlier replies. */
+  /** The reply has another shape than all earlier replies. */
   'drift',
   'tool_error',
   'rpc_error',

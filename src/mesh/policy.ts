@@ -142,7 +142,7 @@ export interface Sample {
   readonly value: number
 }
 
-/** A kind of policy state, with its display. */
+/** A kind of policy state, and how the admin API and metrics show it. */
 export interface StateKind<State = unknown> {
   readonly kind: string
   /** True for states that report how much is still free, listed by `/admin/budgets`. The states are `Observable`. */

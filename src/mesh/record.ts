@@ -77,7 +77,7 @@ export interface CallRecord {
    * meanwhile.
    */
   askedMs: Millis
-  /** The holdings that the call returns while the agent is asked, newest first; undefined for none. */
+  /** The holdings that the call lends while the agent is asked, newest first; undefined for none. */
   holding: Holding | undefined
   /** Unfinished attempts at an upstream. */
   upstream: number
@@ -158,7 +158,7 @@ export interface FactTelemetry<Value> {
   readonly log: string
   /** Whether the access log shows the fact even when nothing was noted. */
   readonly alwaysLogged?: true
-  /** The attribute of the call's span. */
+  /** The key of the fact's attribute in the call's span. */
   readonly attribute?: string
   event?(value: Value): Decision
   readonly counting?: Counting<Value>
@@ -175,7 +175,10 @@ const initials: unknown[] = []
 /** Returns the slots of a new record. All records have the same shape, so reading a slot is an array access. */
 const newSlots = (): unknown[] => initials.slice()
 
-/** A part's notes on calls. Created once, when the part's module is loaded; every later record has the slot. */
+/**
+ * The notes of one part of the gateway on calls. Created once, when the part's module is loaded; every later record has
+ * the slot.
+ */
 export class Slot<Value = unknown> {
   readonly initial: Value
   readonly slot: number

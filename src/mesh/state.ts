@@ -10,12 +10,12 @@ interface Slot {
   goneAt: Millis | undefined
 }
 
-/** Most states to keep. Beyond the limit, the least recently used states go first. */
+/** Most states to keep. Beyond the limit, the least recently used states are dropped. */
 const MAX_STATES = 50_000
 
 /**
- * Most states without an owner, included in `MAX_STATES`. Beyond the limit, the states that lost their owner first go
- * first.
+ * Most states without an owner, included in `MAX_STATES`. Beyond the limit, the states without an owner for the longest
+ * time are dropped.
  */
 const MAX_GONE = 10_000
 

@@ -69,8 +69,8 @@ export interface BurstLimits {
 }
 
 /**
- * Collects work that nobody waits for, and does it in a row: at the end of the turn that brought enough work, or after
- * some time. Single pieces of work would find cold CPU caches, and take several times as long.
+ * Collects work that nobody waits for, and does it in a row. Runs at the end of the turn that brought enough work, or
+ * after some time. Single pieces of work would find cold CPU caches, and take several times as long.
  */
 export class Burst<Item> {
   readonly #clock: Clock
@@ -102,7 +102,9 @@ export class Burst<Item> {
   }
 }
 
-/** After own turns of `LONG_MS` in all, other work gets equal time, but at most `MOST_PAUSE_MS`. In milliseconds. */
+/**
+ * After `LONG_MS` of turns from `ownTurn`, other work gets equal time, but at most `MOST_PAUSE_MS`. In milliseconds.
+ */
 const LONG_MS: Millis = 2
 const MOST_PAUSE_MS: Millis = 100
 

@@ -62,8 +62,8 @@ export interface CrashLoop {
 }
 
 /**
- * How a fault changes the answer to one call, on a stream shared by all calls: a process's standard output, or the
- * event stream of HTTP+SSE. One object per answer.
+ * How a fault changes the answer to one call, on a stream shared by all calls. Such a stream is a process's standard
+ * output, or the event stream of HTTP+SSE. One object per answer.
  */
 export interface AnswerShape {
   readonly clock: Clock

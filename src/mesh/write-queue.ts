@@ -10,7 +10,7 @@ export interface WriteQueueParts<Entry> {
   readonly clock: Clock
   /** Most waiting data, in units of `sizeOf`; further entries are dropped. */
   readonly most: number
-  /** The same limit while writes fail: entries that may never be written are not worth more memory. */
+  /** Like `most`, but while writes fail: entries that may never be written are not worth more memory. */
   readonly mostFailing: number
   /** Returns the size of an entry in units of `most`. Default: 1. */
   readonly sizeOf?: (entry: Entry) => number

@@ -185,7 +185,7 @@ export class Breaker {
 
   /**
    * Applies a manual order. `open` holds the breaker open until closed or reset, `close` closes it with empty windows,
-   * `reset` makes it like new. After the last two the breaker decides by itself again.
+   * `reset` makes it like new. After `close` or `reset`, the breaker decides by itself again.
    */
   force(order: BreakerOrder): void {
     if (order === 'open') this.#machine.hold()

@@ -94,8 +94,9 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
 }
 
 /**
- * After `OVERDUE_MS` milliseconds a slot may stop counting, in two cases. The slot has been held `OVERDUE_TIMES` times
- * as long as usual for the tool; or its tenant or agent holds several slots while another tenant or agent waits.
+ * After `OVERDUE_MS` milliseconds a slot may stop counting, in two cases. First: the slot has been held `OVERDUE_TIMES`
+ * times as long as usual for the tool. Second: its tenant or agent holds several slots while another tenant or agent
+ * waits.
  */
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
@@ -112,7 +113,7 @@ interface PoolSettings {
   readonly concurrent: number
   readonly queue: number
   readonly maxWait: Millis
-  /** Share of the slots that one tenant may hold while others wait, in (0, 1]. */
+  /** Share of the slots that one tenant may hold while other tenants wait, in (0, 1]. */
   readonly tenantShare: number
 }
 
@@ -286,7 +287,7 @@ export class Pool {
     if (slot.state === 'overdue') {
       this.#overdue--
       if (--slot.tenant.overdue === 0 && this.#queue.size > 0) this.#admit()
-      // Else an always slow tool would look like a hanging tool, call after call.
+      // Also learns from overdue calls: otherwise a tool that is always slow would look like a hanging tool.
       if (isAnswered) slot.tool.holds.learn(this.#clock.now() - slot.since)
     }
     slot.state = 'over'
@@ -376,7 +377,7 @@ export class Pool {
     return this.#hasSlot(tool) && (overdue === 0 || this.#leavesEnough(tool))
   }
 
-  /** Returns whether others still find slots after a tenant with hanging calls has taken another slot. */
+  /** Returns whether other tenants still find slots after a tenant with hanging calls has taken another slot. */
   #leavesEnough(tool: ToolSlots): boolean {
     const { concurrent } = this.settings
     const limit = this.limitOf(tool)
@@ -390,7 +391,7 @@ export class Pool {
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
     const now = this.#clock.now()
-    // Half-done calls go first.
+    // Calls that have already run in part go first.
     for (const slot of this.#returning) {
       if (!this.#hasSlot(slot.tool)) continue
       this.#returning.delete(slot)
@@ -425,7 +426,7 @@ export class Pool {
 const LEAST_RETRY_MS = 50
 const MOST_RETRY_MS = 30_000
 
-/** Rejects a call without a slot or a place to wait. */
+/** Returns the rejection of a call that gets neither a slot nor a place in the queue. */
 export function full(pool: Pool, tool: ToolSlots): Outcome {
   const { queue, concurrent } = pool.settings
   const ofQueue = pool.placesOf(tool)

@@ -79,7 +79,7 @@ const schema = z
   })
   .describe('Answers a failed tool call in another way, and says so: `fallback`, `lastKnownGood`, `static`.')
 
-/** Gives a worse answer instead of none, and flags it: tries the configured ways in order. */
+/** Gives a worse answer instead of none, and flags the answer as partial. Tries the configured ways in order. */
 export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema; optIn: true } = {
   schema,
   use: 'Use it for tools where an older or simpler answer helps the agent more than an error, such as searches and lookups. Do not use it for tools that write, or where an agent would act on stale data as if current.',
@@ -288,7 +288,7 @@ interface Good {
 interface Limits {
   readonly maxAge: Millis
   readonly maxEntries: number
-  /** In bytes. */
+  /** Most bytes of answers to keep. */
   readonly maxSize: number
 }
 

@@ -145,7 +145,7 @@ class Race {
   #hedge(): void {
     const { record, signal } = this.#call
     const { clock, budgets, maxHedges } = this.#parts
-    // Once the agent has seen a part of a try, the call has to go on with that try.
+    // Once the agent has seen a part of a try, the call has to continue with that try.
     if (signal.aborted || record.firstByteAt !== undefined || this.#channel.taken) return
     const refused = isInboundRetry(this.#call) ? 'inbound_attempt' : budgets.claim(clock.now())
     if (refused !== undefined) return retryRefused.note(record, refused)
@@ -231,7 +231,7 @@ class SharedChannel {
     return this.#speaker !== undefined
   }
 
-  /** From here on, the agent hears only `speaker`. */
+  /** From now on, passes only messages of the try `speaker` to the agent. */
   leaveTo(speaker: object): void {
     this.#speaker = speaker
   }

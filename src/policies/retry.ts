@@ -312,8 +312,8 @@ interface Backoff {
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * Returns how long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from half of the
- * exponential bound up to the exponential bound ("equal jitter", Brooker 2015), so a failed server always gets some
+ * Returns how long to wait before retry number `retry`, from 0, in milliseconds. The wait is a uniform draw from half
+ * of the exponential bound up to the whole bound ("equal jitter", Brooker 2015). A failed server thus always gets some
  * time. Adds the wait the server asked for, which is the same for all refused callers.
  */
 function waitBefore(

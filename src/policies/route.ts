@@ -225,7 +225,7 @@ class Scores {
         return this.#ejection?.failed(replica, now)
       case 'wrong':
       case 'refused':
-        // No failure; but a quick refusal must not attract more calls either.
+        // A refusal is no failure, but a quick refusal must not attract more calls.
         return load.failed(slowness, now)
       case 'caller_error':
         if (outcome.kind === 'answered') load.answered(slowness, now)

@@ -57,17 +57,17 @@ export interface DiscoveryOptions {
   readonly pingMs: Millis
   /** The tool to call in each round, after the server is up. */
   readonly tool?: ProbeTool | undefined
-  /** A round succeeded. */
+  /** Called when a round has succeeded. */
   readonly onUp: (catalog: Catalog, initializeResult: Message) => void
-  /** The server announced a changed list; the next round fetches the list. */
+  /** Called when the server has announced a changed list; the next round fetches the list. */
   readonly onStale: () => void
   /** Called when faults that had changed the catalog have ended. Passes the last catalog without faults. */
   readonly onReverted: (catalog: Catalog) => void
-  /** A round failed. */
+  /** Called when a round has failed. */
   readonly onDown: (error: GatewayError) => void
   /** Called last in a round, with its findings about the server's health. */
   readonly onProbe?: (probe: Probe) => void
-  /** The session ended by itself, maybe because of trouble at the server. */
+  /** Called when the session has ended by itself, maybe because of trouble at the server. */
   readonly onSign?: () => void
 }
 
@@ -84,7 +84,7 @@ const LAST_RETRY_MS = 30_000
 /** Longest pause a server can ask for, in milliseconds: a single reply must not hide the server for a day. */
 const LONGEST_ASKED_MS = 300_000
 
-/** Several `list_changed` within this time, in milliseconds, cause a single round. */
+/** Several `list_changed` notifications within this time, in milliseconds, cause a single round. */
 const COALESCE_MS = 250
 
 /** After so many rounds for changed lists, each further round doubles `COALESCE_MS`. */

@@ -32,7 +32,7 @@ export interface KnownServerParts {
   readonly names: Names
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
-  /** The server announced a changed list, not fetched yet. */
+  /** Called when the server has announced a changed list that is not fetched yet. */
   readonly onStale: (server: KnownServer) => void
   readonly onState: (server: KnownServer) => void
 }

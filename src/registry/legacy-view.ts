@@ -8,7 +8,7 @@ type Hooks = Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted'
 export interface LegacyViewOptions {
   /** Creates the discovery for the legacy era. */
   readonly discovery: (hooks: Hooks) => Discovery
-  /** A catalog was fetched; undefined: the server does not speak the legacy era. */
+  /** Called when a catalog was fetched; undefined: the server does not speak the legacy era. */
   readonly onCatalog: (catalog: Catalog | undefined, initializeResult: Message | undefined) => void
   readonly onStale: () => void
   /** Ends the discovery's upstream sessions. */

@@ -125,7 +125,7 @@ export class Machine {
     this.since = context.clock.now()
   }
 
-  /** Returns the rest of an open breaker's time, in milliseconds: 0 when a probe is due, Infinity while held open. */
+  /** Returns the remaining open time, in milliseconds: 0 when a probe is due, Infinity while held open. */
   waitMs(now: Millis): Millis {
     return Math.max(0, Math.ceil(this.since + this.openForMs - now))
   }
@@ -299,7 +299,7 @@ export class HalfOpenProbes {
 
 /**
  * How long a breaker stays open: `open`, doubled with each opening in a row up to `maxOpen`, varied by `jitter`. The
- * jitter is applied last, so breakers at the longest time do not fall into step.
+ * jitter is applied last, so that breakers at the longest time do not all probe at once.
  */
 export class Backoff {
   readonly #config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>

@@ -30,10 +30,10 @@ const LATE_MS: Millis = 300
 
 /**
  * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. In a lane the oldest call goes
- * first, until it has waited too long. Then the newest goes first, because its agent surely still waits (adaptive LIFO;
- * B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015). Where many agents count as one tenant, the newest call of an idle
- * agent then precedes all other new calls. Every second turn goes to the oldest call, or an agent with a steady stream
- * of new calls would block another agent's single call.
+ * first, until it has waited too long. Then the newest call goes first, because its agent surely still waits (adaptive
+ * LIFO; B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015). Where many agents count as one tenant, the newest call of
+ * an idle agent then precedes all other new calls. Every second turn goes to the oldest call, or an agent with a steady
+ * stream of new calls would block another agent's single call.
  */
 export class WaitQueue {
   readonly #tenants: Tenants
@@ -242,7 +242,8 @@ export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Wa
       agent: call.tenant,
       start() {
         leave()
-        // Inside a promise, so a bug further in fails this call and not the call giving its slot back.
+        // Starts the call inside a promise, so that a bug of an inner layer fails this call, and not the call that
+        // freed the slot.
         resolve(new Promise((settle) => settle(waiting.start())))
       },
       displace: () => end(waiting.full()),

@@ -25,7 +25,7 @@ export class Line {
   readonly #most: number
   readonly #mostBytes: number
   readonly #suspects = new Set<Waiter>()
-  /** By tenant; the first tenant has the next turn. */
+  /** The waiting calls by tenant; the first tenant has the next turn. */
   readonly #shares = new Map<string, Share>()
   #size = 0
   bytes = 0

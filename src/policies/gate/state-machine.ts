@@ -94,7 +94,7 @@ export class Gate {
   #lostSince: Millis | undefined
   /** Whether any replica can be probed. */
   #isProbed = false
-  /** When a probe got through since the latest loss. */
+  /** When a probe reached the server after the latest loss. */
   #reachableAt: Millis | undefined
   /** When the latest call was sent that has proved the server is up. */
   #provenAt: Millis = -Infinity
@@ -190,7 +190,7 @@ export class Gate {
   #wait(call: Call, next: Service, endpoints: Endpoints, patienceMs: Millis): Promise<Outcome> {
     const since = this.#clock.now()
     const { signal, record, countsAs, message, attempt } = call
-    // An aborted signal fires no more events: the call would wait for nothing, and then be sent for nobody.
+    // An aborted signal fires no more events: the call would wait, and then be sent although its caller has left.
     if (signal.aborted) return Promise.resolve(this.#left(call))
     return new Promise((resolve) => {
       const end = (outcome: Outcome | Promise<Outcome>) => {
@@ -419,7 +419,7 @@ function isLost(outcome: Outcome): outcome is Outcome & { kind: 'failed' } {
   return outcome.kind === 'failed' && outcome.error.notStarted !== true && isConnectionLost(outcome)
 }
 
-/** Outcomes only a running server can cause. */
+/** Reasons of failures that only a running server can cause. */
 const signsOfLife: ReadonlySet<string> = new Set<Reason>([
   'bad_reply',
   'incorrect_result',

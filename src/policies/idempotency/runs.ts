@@ -63,7 +63,10 @@ const inOrder = () =>
 export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
-  /** By window, because reloads may change windows. Calls with equal windows expire in the order of their ends. */
+  /**
+   * Ended calls by window, because reloads may change windows. Calls with equal windows expire in the order of their
+   * ends.
+   */
   readonly #over = new Map<Millis, LRUCache<string, Ended>>()
   #overCount = 0
   /** The ended calls with kept answers. */
@@ -184,7 +187,7 @@ export class Runs {
     return undefined
   }
 
-  /** Adds an ended call. Its place is counted already, since it ran. */
+  /** Adds an ended call. Its place has been counted since the call began. */
   #add(id: string, ended: Ended): void {
     const former = this.#ended(id)
     if (former !== undefined) this.#remove(id, former)

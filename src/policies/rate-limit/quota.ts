@@ -53,7 +53,8 @@ export class Grants implements Observable {
 
   /**
    * Returns the quota for these settings, created on first use. A quota with a changed grant starts with the released
-   * calls of all other grants: the config does not say which grant it replaces, and the server has seen every call.
+   * calls of all other grants. Reason: the config does not say which grant is replaced, and the server has seen every
+   * call.
    */
   quota({ queue, maxWait, ...granted }: QuotaSettings): Quota {
     const others = () => this.#grants.states().map(({ window }) => window)
@@ -81,7 +82,7 @@ export class Quota implements Observable {
   readonly #line = new Set<(ticket: Ticket) => void>()
   readonly #paceMs: Millis
   readonly #perBeat: number
-  /** Undefined while no call waits. */
+  /** Paces the releases of waiting calls; undefined while no call waits. */
   #pacer: Pacer | undefined
   /** Number of beats pending or running, and a signal for their end. */
   #beats = 0
@@ -141,7 +142,7 @@ export class Quota implements Observable {
     return beats === 0 ? byWindow : Math.max(byWindow, this.#beatAfter(beats, now) - now)
   }
 
-  /** Returns the earliest time of the beat that is `beats` after the first pending or running beat. */
+  /** Returns the earliest time of the beat that is `beats` places after the first pending or running beat. */
   #beatAfter(beats: number, now: Millis): Millis {
     const paceMs = this.#paceMs
     const first = this.#isInBeat ? this.#beatSince : Math.max(now, this.#beatSince + paceMs)

@@ -36,8 +36,8 @@ interface LoadSnapshot {
 }
 
 /**
- * The load and the health of a replica. All tools of its server share the cost, so the cost is not a time but a
- * multiple of the usual time: a slow tool must not make the replica look slow to quick tools.
+ * The load and the health of a replica. All tools of its server share the cost, so the cost is a multiple of each
+ * tool's usual time. A slow tool thus does not make the replica look slow to quick tools.
  */
 export class ReplicaLoad {
   inFlight = 0
@@ -140,7 +140,7 @@ export class UsualTime {
 
 export interface Replica {
   readonly index: number
-  /** Shared by all tools. */
+  /** The replica's load, shared by all tools of the server. */
   readonly load: ReplicaLoad
   /** How long the scope's tool takes at this replica. */
   readonly estimate: LatencyEstimate
@@ -287,8 +287,8 @@ export class Chooser {
 }
 
 /**
- * A moving average that believes bad news at once and good news slowly. A value above the average becomes the average,
- * and a value below draws it down with the time constant. After Finagle's peak EWMA load metric.
+ * A moving average that rises at once and falls slowly. A value above the average becomes the average, and a value
+ * below draws it down with the time constant. After Finagle's peak EWMA load metric.
  */
 export class PeakEwma {
   readonly #tauMs: Millis

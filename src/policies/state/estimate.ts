@@ -21,10 +21,10 @@ export interface EstimateSnapshot {
 }
 
 /**
- * Estimates how long calls take, from earlier calls. The more pessimistic of two views counts: a histogram that forgets
- * half of itself in 30 seconds, and the last eight calls. With the histogram alone, a server going from 90 ms to 2 s
- * would seem fast for half a minute. The last calls need five calls to notice, and no single outlier moves them far.
- * They are forgotten after ten seconds, so an unused tool is not written off.
+ * Estimates how long calls take, from earlier calls. The more pessimistic of two views counts: a histogram in which
+ * calls lose half their weight in 30 seconds, and the last eight calls. With the histogram alone, a server going from
+ * 90 ms to 2 s would seem fast for half a minute. The last calls need five calls to notice, and no single outlier moves
+ * them far. The last calls are forgotten after ten seconds, so that an unused tool is not judged by them.
  */
 export class LatencyEstimate {
   readonly #all = new DecayingHistogram()
@@ -65,8 +65,8 @@ export class LatencyEstimate {
   }
 
   /**
-   * Returns the duration within which a share `q` (0 … 1) of the calls is answered, in milliseconds, at most 15 % off;
-   * undefined while too little is known. A lower bound if too many calls were given up.
+   * Returns the duration within which a share `q` (0 … 1) of the calls is answered, in milliseconds. At most 15 % off.
+   * Undefined while too little is known. A lower bound if too many calls were given up.
    */
   quantile(q: number, now: Millis): Millis | undefined {
     return this.#all.samples(now) < LEAST_SAMPLES ? undefined : this.#all.quantile(q)

@@ -221,9 +221,9 @@ function lengthAt(value: unknown, path: string): number | undefined {
 
 /** The rules that a tool's lists seem to follow. */
 interface ListHabits {
-  /** Lists are as long as their total. */
+  /** The rule that lists are as long as their total. */
   readonly whole: Habit
-  /** Shorter first pages have a cursor to the next page. */
+  /** The rule that a shorter first page has a cursor to the next page. */
   readonly cursor: Habit
 }
 

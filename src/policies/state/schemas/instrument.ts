@@ -32,7 +32,7 @@ const silent = new Set([
   'contentMediaType',
 ])
 
-/** Keywords whose values are data. */
+/** Keywords whose values are data, not schemas. */
 const data = new Set(['const', 'enum', 'default', 'examples', 'required', 'type'])
 
 /** Keywords whose values hold schemas under author-chosen names. */
@@ -143,9 +143,9 @@ function comparisons(choices: readonly unknown[]): number {
 
 /** The steps for checking a value against a subschema, without nested subschemas. */
 export interface Steps {
-  /** For each check, whatever the value. */
+  /** Steps for each check, whatever the value. */
   readonly once: number
-  /** For each character, element or member the subschema's own code looks at. */
+  /** Steps for each character, element or member that the subschema's own code looks at. */
   readonly perCharacter: number
   readonly perElement: number
   readonly perMember: number

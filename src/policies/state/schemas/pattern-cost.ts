@@ -126,8 +126,8 @@ const isFixed = (quantifier: string | undefined): boolean => {
 
 /**
  * Returns whether a repeated group can divide a text among its rounds in only one way, as in `(?:-[a-z]+)*` or
- * `(?:[^/]+/)*`: each round begins, or each ends, with a character nothing else in the round matches, and at most one
- * part of the round varies in length.
+ * `(?:[^/]+/)*`. Each round must begin, or each must end, with a character that nothing else in the round matches. At
+ * most one part of the round may vary in length.
  */
 function isDelimited(body: string): boolean {
   const found = [...body.matchAll(atoms)]
