@@ -50,7 +50,7 @@ export function withSteps<Result>(
   return { result: check(), assumed: hasAssumed }
 }
 
-/** Charges for matching a text. False if the text costs too much: the text counts as a match, and the check continues. */
+/** Charges for matching a text. False if that costs too much: the text counts as a match, and the check continues. */
 export function affords(steps: number): boolean {
   charge(1)
   // False for NaN too.
