@@ -8,28 +8,35 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isOfOneRequest } from '../protocol/task.ts'
 import type { Server } from '../registry/server.ts'
 
-/** On whose behalf a request comes. */
+/** The tenant of a request, and the tenant whose limits the request counts in. */
 export interface Tenancy {
-  /** Name by the header or the client; at most 64 characters, a longer name ends in a digest; empty without either. */
+  /**
+   * Name from the header or from the client; empty without both. At most 64 characters: a longer name ends in a digest.
+   */
   readonly tenant: string
-  /** Share of limits: its own, or that of all new names. A client without the header has no part in a tenant's share. */
+  /**
+   * Name of the share of limits: the tenant's own, or the share of all new names. A client without the header never
+   * uses the share of a tenant named by the header.
+   */
   readonly countsAs: string
 }
 
-/** Longest name of a tenant that is told apart, in characters. */
+/** Longest tenant name kept unchanged, in characters. */
 const LONGEST = 64
 
-/** Time from the first to the second sight of a name until the name becomes a tenant, in milliseconds. */
+/**
+ * Least time between the first and a later request with a new name, until the name gets its own share, in milliseconds.
+ */
 export const SETTLED_MS: Millis = 1_000
 
-/** Most remembered names of each kind; the names unused for longest are forgotten. */
+/** Most remembered settled names, and most new names; the names unused for longest are forgotten. */
 const MAX_NAMES = 10_000
 
 /** Most tenants of a session at a time, and how long a tenant counts after its last request, in milliseconds. */
 const MAX_OF_SESSION = 8
 const IDLE_MS: Millis = 60_000
 
-/** Share of all new names. Longer than any name of a tenant, so no tenant can claim it. */
+/** Name of the share of all new names. It is longer than any tenant's name, so no tenant can use it. */
 const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
 
 /** Length of the digest at the end of a long name, in characters. */
@@ -41,23 +48,26 @@ function shortened(name: string): string {
   return `${clip(name, LONGEST - DIGEST - 1)}…${hash('sha256', name, 'base64url').slice(0, DIGEST)}`
 }
 
-/** Returns the name that a client gives itself, or an empty one. */
+/** Returns the name that a client gives itself; empty without a name. */
 function nameOf(clientInfo: unknown): string {
   const name = isObject(clientInfo) ? clientInfo.name : undefined
   return typeof name === 'string' ? name : ''
 }
 
 /**
- * Decides which tenant a request counts for. Clients choose names freely: a new name for each call would give a new
- * share each time. So a name is a newcomer until seen again after a second, and all newcomers share. New names never
- * push out settled names.
+ * Decides which tenant a request counts for. Clients choose their names, so a client could get a new share with a new
+ * name for each call. So all new names share one share. A name gets its own share when it comes again after a second.
+ * New names never push out settled names.
  */
 export class Tenancies {
   readonly #settled = new Recent<true>(MAX_NAMES)
-  /** When each newcomer was first seen. */
+  /** Time of the first request with each new name. */
   readonly #newcomers = new Recent<Millis>(MAX_NAMES)
 
-  /** `clientInfo` is the client's own description; `own` counts the tenants of its session, if any. */
+  /**
+   * Returns the tenancy of a request. `clientInfo` is the client's description of itself; `own` limits the tenants of
+   * its session, if any.
+   */
   of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
     const named = namedTenant(headers)
     const tenant = shortened(named ?? nameOf(clientInfo))
@@ -76,7 +86,7 @@ export class Tenancies {
     return NEWCOMERS
   }
 
-  /** Records a newcomer; true when the name has settled. */
+  /** Records a new name. Returns true when the name gets its own share. */
   #isSettling(name: string, now: Millis): boolean {
     const firstAt = this.#newcomers.peek(name)
     if (firstAt === undefined) {
@@ -90,27 +100,27 @@ export class Tenancies {
   }
 }
 
-/** The tenants of a session, usually one; beyond a few at a time, all others share. */
+/** The tenants of a session, usually one. Beyond `MAX_OF_SESSION` at a time, all further tenants use one share. */
 export class SessionTenants {
-  /** The share of the surplus tenants. */
+  /** Name of the share of the further tenants. */
   readonly others: string
-  /** When each tenant was last seen, to the second. */
+  /** Time of the last request of each tenant, to the second. */
   readonly #names = new Map<string, Millis>()
-  /** The latest settled tenant and its time: most sessions name the same tenant in every request. */
+  /** The latest settled tenant, cached because most sessions name the same tenant in every request. */
   #latest: Tenancy | undefined
   #foundAt: Millis = 0
 
-  /** `session` is unique. */
+  /** `session`: a unique name of the session. */
   constructor(session: string) {
     this.others = `others of session ${session}`.padEnd(LONGEST + 1, '.')
   }
 
-  /** The tenant of the last request; empty when no request named a separately counted tenant. */
+  /** The share of the latest settled tenant; empty when there was none. */
   get current(): string {
     return this.#latest?.countsAs ?? ''
   }
 
-  /** Returns the latest tenancy if it has this share and is less than a second old. */
+  /** Returns the latest tenancy if it uses this share and is less than a second old. */
   lately(share: string, now: Millis): Tenancy | undefined {
     return this.#latest?.countsAs === share && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined
   }
@@ -120,7 +130,7 @@ export class SessionTenants {
     this.#foundAt = now
   }
 
-  /** Whether a tenant is among the tenants this session may have. */
+  /** Returns true when a tenant is known in this session, or the session has room for it. */
   admits(name: string, now: Millis): boolean {
     const usedAt = this.#names.get(name)
     if (usedAt === undefined && this.#names.size >= MAX_OF_SESSION && !this.#dropIdle(now)) return false
@@ -134,7 +144,7 @@ export class SessionTenants {
   }
 }
 
-/** The servers an agent sees: one server, or all (undefined). */
+/** The endpoint of an agent: `server` is undefined for the endpoint for all servers. */
 interface Looking {
   readonly endpoint: { readonly server: string | undefined }
 }
@@ -142,10 +152,13 @@ interface Looking {
 /** The servers of one generation. */
 export type Servers = ReadonlyMap<string, Server>
 
-/** The headers shown to servers, by generation and endpoint; `''` is the aggregate endpoint. */
+/** The names of headers that servers see, by generation and endpoint; `''` is the endpoint for all servers. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
 
-/** Returns the agent headers that the servers behind an endpoint see and may tell agents apart by. */
+/**
+ * Returns the names of the agent headers that the servers of an endpoint see. Servers may tell agents apart by these
+ * headers.
+ */
 function namesFor({ endpoint: { server } }: Looking, servers: Servers): readonly string[] {
   let known = shownNames.get(servers)
   if (known === undefined) shownNames.set(servers, (known = new Map<string, readonly string[]>()))
@@ -164,7 +177,10 @@ function namesOf(server: Server | undefined): string[] {
   return Object.keys(forwardHeaders).filter((name) => !isOfOneRequest(forwardHeaders[name]!))
 }
 
-/** Returns the agent headers its servers see, except headers of a single request. */
+/**
+ * Returns the agent headers that the servers of the request's endpoint see, except headers that belong to a single
+ * request.
+ */
 export function shownHeaders(
   incoming: Looking & { readonly headers: IncomingHttpHeaders },
   servers: Servers,
@@ -177,7 +193,9 @@ export function shownHeaders(
   return shown
 }
 
-/** Returns a digest of a request's `Authorization`, since nobody needs the secret. Empty without the header. */
+/**
+ * Returns a digest of a request's `Authorization`, because the secret itself is not needed; empty without the header.
+ */
 export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
@@ -188,7 +206,7 @@ export function sessionlessPrincipalOf(headers: InboundHeaders): string {
   return tenant === undefined ? principalOf(headers) : hash('sha256', `tenant\n${tenant}`, 'base64url')
 }
 
-/** Returns headers to remember: `Authorization` never goes to a server, so a digest suffices. */
+/** Returns the headers to store for a session, without the secret `Authorization`, which never goes to a server. */
 export function withoutAuthorization(headers: InboundHeaders): InboundHeaders {
   const { authorization: _, ...rest } = headers
   return rest
@@ -201,8 +219,9 @@ export interface Opened extends Looking {
 }
 
 /**
- * Whether a request bears its session's credentials: the same `Authorization` and the same headers shown to servers,
- * except headers of a single request. A missing header differs too, since servers would get the session's header.
+ * True when a request has the credentials of its session: the same `Authorization`, and the same values of the headers
+ * that servers see, except headers that belong to a single request. A missing header counts as different, because
+ * servers would get the session's header.
  */
 export function bearsCredentialsOf(session: Opened, headers: InboundHeaders, servers: Servers): boolean {
   if (principalOf(headers) !== session.principal) return false

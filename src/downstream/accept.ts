@@ -1,4 +1,4 @@
-/** The header as the SDKs send it. */
+/** The `Accept` header that the MCP SDKs send. */
 const BOTH = 'application/json, text/event-stream'
 
 /** Formats that a client accepts for the reply to a POST. */
@@ -30,5 +30,5 @@ function read(header: string): Accepted {
 
 const typeOf = (range: string) => (range.split(';', 1)[0] ?? '').trim()
 
-/** A weight of 0 refuses a type (RFC 9110, section 12.4.2). */
+/** False when the range has weight 0: weight 0 refuses a type (RFC 9110, section 12.4.2). */
 const isWanted = (range: string) => !/;\s*q=0(?:\.0*)?\s*(?:;|$)/.test(range)

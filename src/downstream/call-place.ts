@@ -3,8 +3,9 @@ import { hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Asked, Quota, Quotas } from './limits/quotas.ts'
 
 /**
- * The place of a call among the calls in progress. While the agent is asked, the call lends its place, so waiting calls
- * keep no other calls out. With the answer the call takes its place back at once, even above the limit.
+ * A call's place in the quota of calls in progress. While the agent answers a server's question, the call gives its
+ * place back to the quota, so waiting calls block no other calls. After the answer the call takes its place again at
+ * once, even above the limit.
  */
 export class CallPlace implements Holding {
   outer: Holding | undefined
@@ -13,14 +14,14 @@ export class CallPlace implements Holding {
   readonly #calls: Quota
   #isLent = false
 
-  /** `calls` already counts the call, for `client`. */
+  /** `calls` already counts the call as a call of `client`. */
   constructor(record: CallRecord, client: string, calls: Quota) {
     this.#record = record
     this.#client = client
     this.#calls = calls
   }
 
-  /** Called before the agent is asked for the first time. */
+  /** Lets the call's record lend the place. The caller must call this before the agent gets its first question. */
   begin(): this {
     hold(this.#record, this)
     return this
@@ -47,7 +48,7 @@ export class CallPlace implements Holding {
   }
 }
 
-/** The place of a call in a session; while lent, the call counts as waiting for its agent. */
+/** The place of a call in a session. While the place is lent, the quota `pendingInputs` counts the call. */
 export class SessionCallPlace extends CallPlace {
   readonly #asked: Asked
   readonly #pendingInputs: Quotas['pendingInputs']

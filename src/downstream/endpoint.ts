@@ -27,36 +27,38 @@ export interface McpRequest {
   readonly record: CallRecord
 }
 
-/** The `initialize` result, which identifies the server or the gateway; or an error. */
+/** The `initialize` result of the server or of the gateway, as JSON text; or an error. */
 export type Welcome =
   | {
       readonly text: string
-      /** The version in `text`, if different from the requested version. */
+      /** The protocol version in `text`, if different from the requested version. */
       readonly version?: string
     }
   | { readonly error: GatewayError }
 
 /**
- * An agent's view: a single server unchanged, or all servers together. An endpoint knows names and servers, but no
- * eras, sessions or HTTP.
+ * An agent's view of the servers: a single server unchanged, or all servers together. An endpoint translates names and
+ * chooses servers; other modules handle eras, sessions and HTTP.
  */
 export interface Endpoint {
-  /** The server shown unchanged; undefined when all are shown. */
+  /** The server that agents see unchanged; undefined when agents see all servers. */
   readonly server: string | undefined
-  /** Returns the `initialize` result for an agent that waits at most `limitMs`; undefined: without limit. */
+  /** Returns the `initialize` result for an agent that waits at most `limitMs`; waits without limit when undefined. */
   welcome(generation: GatewayGeneration, caller: Caller, version: string, limitMs?: Millis): Promise<Welcome>
   request(generation: GatewayGeneration, request: McpRequest): Promise<Response>
-  /** Handles an agent's notification that concerns its servers. */
+  /** Passes an agent's notification on to the servers of this endpoint. */
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void
-  /** Translates a server's message for this endpoint; undefined when agents get the message elsewhere. */
+  /**
+   * Translates a server's message for the agents of this endpoint; undefined when the message must not be passed on.
+   */
   inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
   /** Translates an agent's message to a server that asked a question. */
   outbound(generation: GatewayGeneration, server: string, message: Message): Message
 }
 
 /**
- * Returns the `initialize` result of an endpoint under the config in force, keeping its server open. An error when the
- * server was removed meanwhile: a new session would have no server.
+ * Returns the `initialize` result of an endpoint under the config in force, and keeps its server open meanwhile.
+ * Returns an error when the server was removed meanwhile, because a new session would have no server.
  */
 export async function welcomeTo(
   endpoint: Endpoint,
@@ -70,14 +72,14 @@ export async function welcomeTo(
   return { error: gatewayError('upstream_unavailable', 'the server was removed from the config meanwhile') }
 }
 
-/** Builds the call for a request, in its server's terms. */
+/** Returns the call for a request, with the settings of its server. */
 export function callTo(server: Server, message: Message, request: McpRequest): Call {
   const { config } = server
   const method = message.value.method as string
   return {
     server: server.name,
     method,
-    // A string: the edge rejects other names.
+    // The name is a string: earlier checks reject other values.
     tool: method === 'tools/call' ? (paramsOf(message.value).name as string) : undefined,
     id: request.id,
     message,
@@ -105,11 +107,11 @@ function headersFor(
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }
 
-/** An HTTP request of an agent, parsed only as HTTP. */
+/** An HTTP request of an agent, before its body is read as JSON-RPC. */
 export interface InboundRequest {
   readonly endpoint: Endpoint
   readonly headers: IncomingHttpHeaders
-  /** The client by address: see `clientOf`. */
+  /** The client's name, made from its address: see `clientOf`. */
   readonly client: string
   readonly response: ServerResponse
 }

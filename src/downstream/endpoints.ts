@@ -34,7 +34,7 @@ import { withPartial, type Manner, onWire, respond, type Response } from './resp
 import { ownResult } from './own-answer.ts'
 import { firstOf } from '../units/numbered.ts'
 
-/** The capabilities of the aggregate, whichever servers are present. */
+/** The capabilities of the endpoint for all servers; they do not depend on the servers. */
 const capabilities = {
   tools: { listChanged: true },
   prompts: { listChanged: true },
@@ -44,13 +44,16 @@ const capabilities = {
   tasks: { cancel: {}, requests: { tools: { call: {} } } },
 }
 
-/** Time kept of an agent's deadline for sending the answer, in milliseconds; at most half of the deadline. */
+/**
+ * Time before an agent's deadline that is reserved for sending the answer, in milliseconds; at most half of the
+ * deadline.
+ */
 const RESERVE_MS = 50
 
-/** Longest instructions of a server that are passed on, in characters. */
+/** Longest instructions of a server that agents get, in characters. */
 const INSTRUCTIONS = 4_000
 
-/** All servers together: names carry their server, lists come from the catalogs. */
+/** The endpoint for all servers: each name includes its server's name, and lists come from the catalogs. */
 export class AggregateEndpoint implements Endpoint {
   readonly server = undefined
   readonly #clock: Clock
@@ -120,8 +123,8 @@ export class AggregateEndpoint implements Endpoint {
   }
 
   /**
-   * Applies the faults towards agents to a page: for faults, each server's part is a list of its own. A part that
-   * becomes an error, or a broken connection, replaces the whole page.
+   * Applies client-side faults to a page of a list. Faults treat each server's part of the page as a separate list. A
+   * part that becomes an error or a broken connection replaces the whole page.
    */
   async #faulted(
     { servers, clientFaults }: GatewayGeneration,
@@ -158,7 +161,7 @@ export class AggregateEndpoint implements Endpoint {
           return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
         }
         const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
-        // A copy of a large message would decode its whole text.
+        // Copies the response only if its status changes: a copy of a large message would decode its whole text.
         const response = exposed.status === 200 ? exposed : { ...exposed, status: 200 }
         return onWire(response, outcome, call.record)
       })
@@ -177,7 +180,7 @@ export class AggregateEndpoint implements Endpoint {
   }
 }
 
-/** Returns the request for a server's part of a page, with a cursor of its own. */
+/** Returns the request for a server's part of a page, with the cursor of that part. */
 function asked({ cursor }: ListSlice, { value }: Message): Message {
   const params = { ...paramsOf(value), cursor }
   return { text: JSON.stringify({ ...value, params }), value: { ...value, params } }
@@ -190,7 +193,7 @@ function answerOf(kind: ListKind, { entries, nextCursor }: ListSlice, id: Reques
   return ownResult(id, JSON.stringify(result))
 }
 
-/** Returns the part of a page in an outcome; undefined for an outcome without a list. */
+/** Returns the part of a page that an outcome contains; undefined for an outcome without a list. */
 function sliceIn(kind: ListKind, { server, cursor }: ListSlice, outcome: Outcome): ListSlice | undefined {
   if (outcome.kind !== 'answered' || outcome.wire !== undefined) return undefined
   const { result } = outcome.result.value
@@ -205,13 +208,16 @@ function sliceIn(kind: ListKind, { server, cursor }: ListSlice, outcome: Outcome
   }
 }
 
-/** Whether a request names an item hidden from agents, by its name at this server or on this endpoint. */
+/**
+ * True when a request names an item hidden from agents. `name` is the name at the server; `own` is the server's
+ * message, and `message` the agent's.
+ */
 function isHidden(method: string, message: Message, { name, message: own }: Routed, server: Server): boolean {
   if (method === 'tools/call') return !server.allows(name)
   return isAboutUnlisted(method, own) || isAboutUnlisted(method, message)
 }
 
-/** Whether a server offers a capability. The answer may depend on the era used with the server for this caller. */
+/** True when a server offers a capability. A server may offer different capabilities in each era of the protocol. */
 function offers(server: Server, caller: Caller, capability: string): boolean {
   const era = caller.era
   const initializeResult =
@@ -221,7 +227,7 @@ function offers(server: Server, caller: Caller, capability: string): boolean {
   return server.state === 'up' && isObject(offered) && capability in offered
 }
 
-/** Most extensions that are passed on, and longest settings of an extension, in characters of JSON. */
+/** Most extensions that agents get, and longest settings of an extension, in characters of JSON. */
 const MOST_EXTENSIONS = 64
 const EXTENSION_SETTINGS = 4_000
 
@@ -240,7 +246,7 @@ function mergedExtensions(offers: readonly unknown[]): Record<string, unknown> |
   return merged.size === 0 ? undefined : Object.fromEntries(merged)
 }
 
-/** Merges two servers' settings of an extension: lists are joined; for other values the first server counts. */
+/** Merges two servers' settings of an extension: joins lists; takes other values from the first server. */
 function mergedSettings(
   first: Readonly<Record<string, unknown>>,
   second: Readonly<Record<string, unknown>>,
@@ -279,7 +285,7 @@ function rpcError(id: RequestId, code: number, message: string): Response {
   return { text: errorText(id, code, message), status: 200 }
 }
 
-/** One server unchanged: names stay, every message is passed on. */
+/** The endpoint of one server: names stay unchanged, and every message is passed on. */
 export class ServerEndpoint implements Endpoint {
   readonly server: string
 
@@ -294,7 +300,7 @@ export class ServerEndpoint implements Endpoint {
     limitMs?: Millis,
   ): Promise<Welcome> {
     const server = generation.servers.get(this.server)
-    // The server may be removed while faults hold the handshake back.
+    // A reload may remove the server while a fault delays the handshake.
     if (server === undefined)
       return { error: gatewayError('upstream_unavailable', `server ${this.server} has left the config`) }
     try {
@@ -352,12 +358,12 @@ export class ServerEndpoint implements Endpoint {
   }
 }
 
-/** Returns how an agent is told the outcome of its call. */
+/** Returns how an agent gets an error of its call. */
 function mannerOf({ config }: Server, call: Call, { mesh }: GatewayGeneration): Manner {
   return { deliver: config.deliver, effectOf: () => mesh.effectOf(call) }
 }
 
-/** Returns a list without entries hidden from agents; the same bytes when nothing is hidden. */
+/** Returns a list without the entries hidden from agents; the unchanged response when no entry is hidden. */
 function onlyAllowed(server: Server, kind: ListKind, response: Response, value: Message['value']): Response {
   const list = isObject(value.result) ? value.result[kind] : undefined
   if (!Array.isArray(list)) return response

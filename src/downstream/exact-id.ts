@@ -7,43 +7,43 @@ import { ownText } from '../units/recent.ts'
 import type { Response } from './respond.ts'
 
 /**
- * Ids that JavaScript rounds, such as integers above 2^53: parsed as numbers, several ids become equal, and none
- * returns unchanged. So their texts are kept and written into every answer.
+ * JavaScript rounds some ids, such as integers above 2^53: after parsing, several ids are equal and their texts differ.
+ * So the gateway keeps the text of such an id, and writes the text into every answer.
  */
 
-/** The original ids of requests, by HTTP response; only rounded ids. */
+/** The original text of each rounded id, by HTTP response. */
 const exact = new WeakMap<ServerResponse, string>()
 
-/** Whether an id is a number whose text may change when parsed. */
+/** True when an id is a number that JavaScript may have rounded. */
 export function isRounded(id: unknown): boolean {
   return typeof id === 'number' && !Number.isSafeInteger(id)
 }
 
-/** Returns a key that tells the id at a path apart from other ids of its client. */
+/** Returns a key for the id at a path; different ids of a client have different keys. */
 export function keyOf(id: RequestId, { text }: Pick<Message, 'text'>, path: JsonPath = ['id']): RequestId {
   return isRounded(id) ? `#${rawAt(text, path)}` : id
 }
 
-/** Makes a response use the exact id of its request. */
+/** Stores the exact id of a request for its response; `underKeptId` writes it. */
 export function keepId(response: ServerResponse, request: Pick<Message, 'text'>): void {
-  // A slice of the body would keep the whole body in memory.
+  // Copies the id, because a slice of the body would keep the whole body in memory.
   exact.set(response, ownText(rawAt(request.text, ['id'])))
 }
 
-/** Returns a text with the kept id, as the response sends it. */
+/** Returns the text of an answer with the exact id stored for its response. */
 export function underKeptId(response: ServerResponse, text: string): string {
   const id = exact.get(response)
   return id === undefined ? text : splice(text, idEdits(text, id))
 }
 
-/** Returns the answer to a request under its exact id. */
+/** Returns the answer to a request, with the exact id of the request. */
 export function underIdOf(request: Pick<Message, 'text'>, response: Response): Response {
   const id = rawAt(request.text, ['id'])
   if (LargeMessage.is(response)) return response.edited((text) => idEdits(text, id))
   return { ...response, text: splice(response.text, idEdits(response.text, id)) }
 }
 
-/** An error may name no request. */
+/** Returns the edits that set an id; empty for an error without an id. */
 function idEdits(text: string, id: string): Edit[] {
   const span = locate(text, ['id'])
   return span === undefined || text.slice(span.start, span.end) === 'null' ? [] : [edit(span, id)]

@@ -1,12 +1,17 @@
 import { locate, type JsonPath } from '../protocol/json-span.ts'
 
-/** Longest description of a client, in bytes: kept as long as the client stays. */
+/** Longest description of a client, in bytes; the gateway keeps the description as long as the client's session. */
 const MAX_CLIENT_INFO = 16 * 1024
 
-/** Most members and elements in a client's description: parsed, each takes up to twenty times its text. */
+/**
+ * Most members and elements in a client's description. In memory each takes up to twenty times the bytes of its text.
+ */
 export const MAX_CLIENT_INFO_VALUES = 256
 
-/** Returns why the values at `paths`, parsed in `said`, are too large to keep; undefined when small enough. */
+/**
+ * Returns an error message when the values at `paths` are too large to keep; undefined when small enough. `said`: the
+ * parsed values.
+ */
 export function tooMuchToSay(
   text: string,
   said: readonly unknown[],
@@ -17,7 +22,7 @@ export function tooMuchToSay(
   for (const value of said) values += valuesIn(value, MAX_CLIENT_INFO_VALUES - values)
   if (values > MAX_CLIENT_INFO_VALUES)
     return `Invalid params: ${names()} have too many members and elements (at most ${MAX_CLIENT_INFO_VALUES})`
-  // A character takes at most three bytes of UTF-8: most requests need no exact count.
+  // A character takes at most three bytes of UTF-8, so a short text needs no exact count.
   if (text.length * 3 <= MAX_CLIENT_INFO) return undefined
   let bytes = 0
   for (const path of paths) {
@@ -37,12 +42,12 @@ function valuesIn(value: unknown, most: number): number {
   return count
 }
 
-/** Most memory of a member or element besides its text, in bytes; measured. */
+/** Most memory of a member or element in addition to its text, in bytes; a measured value. */
 const VALUE_BYTES = 128
 
-/** Returns the most bytes of memory that the params of an `initialize` take, with the headers of its request. */
+/** Returns an upper bound of the memory for the params of an `initialize` and the headers of its request, in bytes. */
 export function initializeBytes(initializeParams: unknown, headers: unknown): number {
-  // A character takes one or two bytes.
+  // A character takes one or two bytes in memory.
   const text = 2 * JSON.stringify([initializeParams, headers]).length
   return text + VALUE_BYTES * (valuesIn(initializeParams, Infinity) + valuesIn(headers, Infinity))
 }

@@ -5,13 +5,16 @@ import { acceptedBy } from './accept.ts'
 /** Interval between checks of all open replies, in milliseconds. */
 const LOOK_MS: Millis = 3_000
 
-/** Quiet checks before an event stream gets a comment: 15 s after the last write; load balancers wait for 60 s. */
+/**
+ * Checks without a write before an event stream gets a comment: about 15 s. Load balancers close a connection after 60
+ * s.
+ */
 export const STREAM_LOOKS = 5
 
-/** Empty checks before a reply becomes an event stream: 3 to 6 s after its request arrived. */
+/** Checks without a write before a reply becomes an event stream: 3 to 6 s after the request arrived. */
 export const REPLY_LOOKS = 2
 
-/** Clients ignore this comment. */
+/** A comment in an event stream, which clients ignore. */
 export const COMMENT = ': keepalive\n\n'
 
 /** An unfinished reply or event stream. */
@@ -28,12 +31,12 @@ export interface OpenReply {
 }
 
 /**
- * Keeps quiet open replies alive: otherwise clients and proxies take these replies for dead. One timer for all replies,
- * which runs only while replies are open.
+ * Sends comments to open replies without recent writes, because clients and proxies would close their connections. Uses
+ * one timer for all replies, which runs only while replies are open.
  */
 export class KeepAlive {
   readonly #clock: Clock
-  /** The newest open reply of a linked list; a set would cost a call a fifth of its CPU. */
+  /** The newest open reply in a linked list; with a set instead, a call would take a fifth more CPU. */
   #newest: OpenReply | undefined
   #looking = false
 
@@ -75,7 +78,7 @@ export class KeepAlive {
       this.#looking = false
       if (this.#newest === undefined) return
       this.#lookLater()
-      // A reply that becomes a stream rejoins the list meanwhile, and is not checked twice.
+      // A reply that becomes a stream joins the list again meanwhile; this check does not visit it twice.
       void inTurns(this.#all(), (reply) => {
         if (!reply.isOpen || ++reply.quietLooks < reply.mostQuietLooks) return
         reply.quietLooks = 0
@@ -86,8 +89,8 @@ export class KeepAlive {
 }
 
 /**
- * Whether a reply may become an event stream before any message: the client must accept event streams, and no earlier
- * reply may block the connection.
+ * True when a reply may become an event stream before any message: the client accepts event streams, and no earlier
+ * reply of the connection is open.
  */
 export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
   !destroyed &&

@@ -37,9 +37,9 @@ export interface OwnRequest {
 }
 
 /**
- * Answers a request by `service`, with the same faults towards agents as on the way to a server. For faults the
- * aggregate is a server without a name, so faults that name no server hit it. `signal` aborts when nobody waits for the
- * answer any more.
+ * Returns the outcome of `service` for a request that the gateway answers itself. Applies the same client-side faults
+ * as to a request for a server. For faults, the endpoint for all servers is a server without a name. `more.signal` must
+ * abort when no client waits for the answer any more.
  */
 export function answerOwn(
   { clientFaults }: GatewayGeneration,
@@ -69,7 +69,7 @@ export function ownResult(id: RequestId, json: string): Outcome {
   return { kind: 'answered', result: { text, value, status: 200 }, verdict: verdictOf(value) }
 }
 
-/** Does the same, and aborts the signal if the client disconnects before the answer. */
+/** Returns the outcome like `answerOwn`, and aborts the call if the client disconnects before the answer. */
 export function answerWhileThere(
   generation: GatewayGeneration,
   request: OwnRequest,
@@ -84,15 +84,16 @@ export function answerWhileThere(
 }
 
 /**
- * Answers `subscriptions/listen`, or the GET of the legacy era, by an open stream: for faults, a call that ends with
- * its stream. Without faults no state is kept, because there may be thousands of streams. Resolves when the stream has
- * begun, or is refused. `begin` gets the number of messages by which a resumed stream starts late.
+ * Answers `subscriptions/listen`, or the GET of the legacy era, with an open stream. Faults treat the stream as a call
+ * that ends with the stream. Without armed faults, keeps no state, because there may be thousands of streams. Resolves
+ * when the stream has begun or was refused. `begin` opens the stream; its argument is the number of messages by which a
+ * resumed stream starts late.
  */
 export async function answerListen(
   generation: GatewayGeneration,
   { endpoint, response }: InboundRequest,
   requestOf: () => OwnRequest,
-  /** Called after writes that the client may not accept. */
+  /** Called after each write that the client's connection may not accept. */
   wrote: () => void,
   begin: (shift: number) => void | Promise<void>,
 ): Promise<void> {

@@ -19,14 +19,14 @@ import { type Edit, elements, locate } from '../protocol/json-span.ts'
 import { edited } from '../protocol/large-message.ts'
 import { PARTIAL_KEY, withMeta } from '../protocol/meta.ts'
 
-/** The subject of an error, as far as the caller may know it. */
+/** The facts about a failed call that the agent may know. */
 type Subject = { readonly [Key in 'server' | 'tool' | 'message' | 'record']?: Call[Key] | undefined }
 
-/** How agents see an error of the gateway. */
+/** The form in which agents get an error of the gateway. */
 export interface Manner {
-  /** How agents get tool call errors: as JSON-RPC errors (default), or as results a model can read. */
+  /** The form of tool call errors: JSON-RPC errors (default), or results that a model can read. */
   readonly deliver?: 'protocol_error' | 'tool_result'
-  /** Returns the effect of calling the tool again; unknown unless given. */
+  /** Returns the effect of calling the tool again; without this function the effect is unknown. */
   readonly effectOf?: () => Effect
 }
 
@@ -34,27 +34,27 @@ export interface Manner {
 export interface Response {
   readonly text: string
   readonly status: number
-  /** The result of `JSON.parse` for `text`, where `text` was parsed already. */
+  /** The parsed `text`, if it was parsed already. */
   readonly value?: CallResult['value']
-  /** How the response is sent, if not in the usual way. */
+  /** A fault's changes to how the response is sent. */
   readonly wire?: WireReply
-  /** How long a gateway error tells its caller to stay away, in milliseconds. */
+  /** The retry time of a gateway error, in milliseconds. */
   readonly retryAfterMs?: Millis | undefined
-  /** Whether the request was cancelled: the client then gets no answer. */
+  /** True when the request was cancelled: the client then gets no answer. */
   readonly isTakenBack?: boolean
-  /** More headers; a reply with an open stream has none. */
+  /** Additional headers; ignored for a reply with an open stream. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** Names the faults that hit the call, if `chaos.debugHeader` is set. */
+/** The header with the names of the faults that hit the call, if `chaos.debugHeader` is set. */
 const FAULTS_HEADER = 'x-breakwater-faults'
 
-/** The key in a gateway error result for the facts that `data` holds in a JSON-RPC error. */
+/** The `_meta` key of a tool result for the facts that a JSON-RPC error has in `data`. */
 export const ERROR_KEY = 'dev.breakwater/error'
 
 /**
- * Converts an outcome to JSON-RPC: a server's reply unchanged, flagged when parts are missing; a gateway error with
- * facts an agent can act on.
+ * Converts an outcome to JSON-RPC. A server's reply stays unchanged, with a flag when parts are missing. An error of
+ * the gateway gets facts that an agent can use.
  */
 export function respond(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner = {}): Response {
   return onWire(written(id, outcome, subject, manner), outcome, subject.record)
@@ -84,21 +84,21 @@ function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Mann
   return { text, status: isLost ? 404 : 200, retryAfterMs: error.retryAfterMs }
 }
 
-/** Whether only the agent can find out if a call that must not run twice has run. */
+/** True when the call must not run twice, and the gateway does not know if it has run: only the agent can find out. */
 function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manner): boolean {
   return error.retryable && tool !== undefined && !mayBeRepeated(error, effectOf?.() ?? 'unknown')
 }
 
 /**
- * HTTP 404 tells a client that its session is over, which only the gateway knows: a server's 404 means something else.
- * A result always gets status 200: official clients discard results with another status.
+ * Replaces a misleading HTTP status by 200. To a client, 404 means that its session has ended; a server's 404 does not
+ * mean this. Official clients discard a result with another status than 200.
  */
 function deliverable(result: CallResult): Response {
   const isMisleading = result.status === 404 || (result.status !== 200 && !('error' in result.value))
   return isMisleading ? { ...result, status: 200 } : result
 }
 
-/** Returns the response to a cancelled request, whatever the answer; a fault may still break the connection. */
+/** Returns the response to a cancelled request, without the answer. A fault may still break the connection. */
 export function takenBack({ wire, status }: Response): Response {
   return { text: '', status, isTakenBack: true, ...(wire?.end === 'reset' && { wire }) }
 }
@@ -123,7 +123,7 @@ function toolResultText(id: RequestId, words: string, said: object): string {
   return resultText(id, JSON.stringify(result))
 }
 
-/** Whether the call's answer is a tool result; the answer to a call run as a task is none. */
+/** True when the answer to the call is a tool result; false for a call that runs as a task. */
 function takesToolResult({ tool, message }: Subject): boolean {
   return tool !== undefined && (message === undefined || paramsOf(message.value).task === undefined)
 }
@@ -143,13 +143,13 @@ function facts(error: GatewayError, { server, tool, record }: Subject, by: Polic
   }
 }
 
-/** The place of an error, as far as the caller may know. */
+/** The server and the tool of an error, as far as the agent may know them. */
 interface Place {
   readonly server?: string | undefined
   readonly tool?: string | undefined
 }
 
-/** A line for logs and people: "search/query: breaker open; it was not sent; try again in 3 s". */
+/** Returns one line for logs and people: "search/query: breaker open; it was not sent; try again in 3 s". */
 function inShort(error: GatewayError, { server, tool }: Place): string {
   const where = placeOf(server, tool)
   const words = where === '' ? error.message : `${where}: ${error.message}`
@@ -161,7 +161,7 @@ function inShort(error: GatewayError, { server, tool }: Place): string {
   )
 }
 
-/** Sentences for a model, which decides the next step. */
+/** Returns sentences for a model that decides the next step. */
 function forModel(error: GatewayError, { server, tool }: Place, uncertain: boolean): string {
   const what = `The gateway could not get an answer from ${placeOf(server, tool)}: ${error.message}.`
   return `${what} The call ${whatRan(error)}. ${adviceOn(error, uncertain)}`
@@ -183,16 +183,16 @@ function whatRan(error: GatewayError): string {
   return wasTurnedDown(error) ? 'was turned down' : 'may have run'
 }
 
-/** Marks a reply as partial; all other bytes stay. A complete reply is returned unchanged. */
+/** Returns a partial reply with a mark in `_meta`, other bytes unchanged. Returns a complete reply unchanged. */
 export function withPartial({ result, partial }: Outcome & { kind: 'answered' }): CallResult {
-  // The server's own declaration is already there.
+  // Adds no mark if the server itself has declared the reply partial.
   if (partial === undefined || partial.source === 'declared' || !isObject(result.value.result)) return result
   const { notice, ...flag } = partial
   const flagged = withMeta(result, 'result', PARTIAL_KEY, flag)
   return notice ? noticed(flagged, partial) : flagged
 }
 
-/** Most hosts hide `_meta`: an extra text block tells the model. */
+/** Returns the reply with a text block that tells the model, because most hosts hide `_meta`. */
 function noticed(reply: CallResult, { reason }: Partial): CallResult {
   const result = reply.value.result as Readonly<Record<string, unknown>>
   if (!Array.isArray(result.content)) return reply

@@ -12,13 +12,13 @@ import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../../protocol/jsonrpc.
 import { formatDuration } from '../../units/duration.ts'
 
 export interface BodyLimits {
-  /** Most received bytes of all bodies with open requests; at least two largest bodies. */
+  /** Most received bytes of all bodies with open requests; at least twice the largest body. */
   readonly total: number
-  /** The same for one client address. */
+  /** The same limit for one client address. */
   readonly perAddress: number
-  /** Most unfinished bodies after their first chunk, or a second after their head. */
+  /** Most unfinished bodies. A body counts from its first chunk, or from a second after its head. */
   readonly count: number
-  /** The same for one client address. */
+  /** The same limit for one client address. */
   readonly countPerAddress: number
   /** How long a body may receive nothing, in milliseconds. */
   readonly stalled: Millis
@@ -29,56 +29,61 @@ export interface BodyLimits {
 export interface BodyRules {
   /** The largest body, in bytes. */
   readonly maxBody: number
-  /** The largest body of a request that names neither session nor version, in bytes; default `maxBody`. */
+  /** The largest body of a request without session id and protocol version, in bytes; default `maxBody`. */
   readonly maxFirst?: number
-  /** Tells agents at one address apart by request headers; by default an address is one agent. */
+  /**
+   * Returns the agent's name from its request headers, for agents behind one address; default: one agent per address.
+   */
   readonly agentOf?: (headers: IncomingHttpHeaders) => string
 }
 
-/** Why a body was not read to its end: it was too slow, or a limit in total or for one address was exceeded. */
+/** Causes for refusing a body: it was too slow, or bodies exceeded a limit in total or for one address. */
 export const bodyRefusals = ['stalled', 'total', 'per_address'] as const
 
 export type BodyRefusalCause = (typeof bodyRefusals)[number]
 
 /**
- * Largest body of a request to `/mcp` that names neither session nor protocol version, in bytes. Only the `initialize`
- * that begins a session omits both, and its params fit into a quarter of this limit.
+ * Largest body of a request to `/mcp` without session id and protocol version, in bytes. Only the `initialize` that
+ * begins a session omits both headers. Its params fit into a quarter of this limit.
  */
 export const MAX_FIRST_BODY = 64 * 1024
 
 /**
- * This many chunks of a body may be of any size; more chunks must reach an average size. Node spends 20 µs or more on
- * each chunk, and handles all waiting chunks at once: 64 KiB of tiny chunks block everybody for 0.3 s.
+ * A body's first `FREE_CHUNKS` chunks may have any size. With more chunks, the average size must be `LEAST_CHUNK`
+ * bytes. Node spends 20 µs or more on each chunk, and handles all waiting chunks at once: 64 KiB of tiny chunks block
+ * the event loop for 0.3 s.
  */
 const FREE_CHUNKS = 1_000
 const LEAST_CHUNK = 16
 
-/** Bytes of a body read without a break: many bodies arrive at once, each with a full socket buffer. */
+/**
+ * Bytes of a body read in one turn of the event loop: many bodies may arrive at once, each with a full socket buffer.
+ */
 const BYTES_PER_TURN = 256 * 1024
 
-/** From this size on, in bytes, a body counts until its request ends. The limit on calls bounds smaller bodies. */
+/** Bodies of at least this size, in bytes, count until their request ends. The limit on calls bounds smaller bodies. */
 const HELD_FROM = 16 * 1024
 
 /**
- * An agent may use four times the free part of a limit: four fifths of the limit when alone. So an agent always leaves
- * room for the next agent. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
- * switches" (1998).
+ * An agent may use four times the free part of a limit: a single agent gets four fifths of the limit. So an agent
+ * always leaves room for the next agent. Source: Choudhury and Hahne, "Dynamic queue length thresholds for
+ * shared-memory packet switches" (1998).
  */
 const TIMES_FREE = 4
 
-/** Agents are told apart from this part of a limit on: usual bodies are complete at once, and few are unfinished. */
+/** Bodies are counted for each agent once this part of a limit is in use. Below it, one count per address is enough. */
 const TOLD_APART_FROM = 1 / 8
 
-/** At a limit, bodies slower than this average are refused first, in bytes a second. */
+/** At a limit, the gateway first refuses bodies with a lower average speed than this, in bytes a second. */
 const SLOW = 4_096
 
-/** Interval between checks of incomplete bodies, in milliseconds. The first check gives each body a place. */
+/** Interval between checks of incomplete bodies, in milliseconds. The first check of a body begins to count it. */
 const LOOK_MS: Millis = 1_000
 
 /** The error for a body of another content type (415). */
 export const NOT_JSON = 'Unsupported Media Type: the Content-Type must be application/json'
 
-/** Why a body is not read, with the error for its sender. */
+/** The reason for refusing a body, with the error for its sender. */
 export class BodyRefusal extends Error {
   readonly statusCode: number
   readonly text: string
@@ -92,12 +97,15 @@ export class BodyRefusal extends Error {
   }
 }
 
-/** How long the rest of a refused body is read, in milliseconds; then the connection is closed. */
+/**
+ * How long the gateway reads and discards the rest of a refused body, in milliseconds; then it closes the connection.
+ */
 const LINGER_MS: Millis = 2_000
 
 /**
- * Answers a request without its body, and discards the rest: closing a connection with waiting bytes resets it, and a
- * client still writing never reads the answer (RFC 9112, 9.6). `text`: the answer, if not JSON-RPC.
+ * Answers a request before its body is complete, and discards the rest of the body. Closing a connection with unread
+ * bytes would reset it, and a client that still writes would never read the answer (RFC 9112, 9.6). `text`: the answer,
+ * if not JSON-RPC.
  */
 export function refuseBody(
   response: ServerResponse,
@@ -114,13 +122,16 @@ export function refuseBody(
   }
   response.writeHead(refusal.statusCode, head)
   if (request.complete) return void response.end(text)
-  // The length tells the client where the answer ends. Ending the response would make Node close a connection without
-  // keep-alive, although body bytes still arrive.
+  // Does not end the response yet: Node would close a connection without keep-alive, although body bytes still arrive.
+  // The content length tells the client where the answer ends.
   response.write(text)
   discard(request, clock, () => response.end())
 }
 
-/** Discards the rest of a body for a while, unless its chunks are too small. Calls `complete` at its end. */
+/**
+ * Discards the rest of a body, for `LINGER_MS` at most and unless its chunks are too small. Calls `complete` at the
+ * body's end.
+ */
 function discard(request: IncomingMessage, clock: Clock, complete: () => void): void {
   let [chunks, bytes] = [0, 0]
   const end = () => void request.socket.destroy()
@@ -134,40 +145,48 @@ function discard(request: IncomingMessage, clock: Clock, complete: () => void): 
     .on('data', (chunk: Buffer) => {
       bytes += chunk.length
       if (!areTooSmall(++chunks, bytes)) return
-      // Node still emits the bytes already read; when paused, discarding the rest costs a tenth.
+      // Pauses first: Node still emits the bytes already read, and discards them ten times as fast when paused.
       request.pause()
       end()
     })
     .resume()
 }
 
-/** Whether chunks cost more CPU than their bytes justify. */
+/** True when a body has too many chunks for its number of bytes: each chunk costs CPU. */
 const areTooSmall = (chunks: number, bytes: number) => chunks > FREE_CHUNKS && bytes < LEAST_CHUNK * chunks
 
 type Done = (error: BodyRefusal | null, body?: string) => void
 
-/** Bodies are limited in number and in bytes. */
+/** The two limits on bodies: their number and their bytes. */
 type Measure = 'count' | 'bytes'
 
-/** An agent's unfinished bodies: large bodies, and bodies placed while the address had many unfinished ones. */
+/**
+ * The counted bodies of one agent. Only large bodies count, and bodies that began while their address had many
+ * unfinished bodies.
+ */
 interface Share {
   count: number
   bytes: number
 }
 
-/** An address's bodies on their way, with the shares of its agents by name. */
+/** The unfinished bodies of one address, with the counts of its agents by name. */
 interface Sender extends Share {
   readonly address: string
   readonly shares: Map<string, Share>
 }
 
-/** Returns the share of a body's agent; 1 while agents are not told apart. */
+/** Returns the count of a body's agent; 1 while the address's agents are not counted separately. */
 const has = ({ share }: Body, measure: Measure) => share?.[measure] ?? 1
 
-/** Whether `own` of `all`, a newcomer included, is more than somebody may have. */
+/**
+ * True when an agent or address uses more than four times the free part of a limit. `own` and `all` include the new
+ * body.
+ */
 const isBeyond = (limit: number, all: number, own: number) => own > TIMES_FREE * (limit - all + 1)
 
-/** Returns the share with the most, among shares with unfinished bodies; `own` unless another share has more. */
+/**
+ * Returns the share with the highest count, among shares with unfinished bodies; `own` unless another share has more.
+ */
 function largestOf<S extends Share>(
   shares: Iterable<S>,
   own: S | undefined,
@@ -180,23 +199,23 @@ function largestOf<S extends Share>(
 }
 
 /**
- * Reads request bodies. A body costs its size, however it is chunked, and all bodies together stay within the limits. A
- * client that sends too slowly gets an error and is disconnected.
+ * Reads request bodies, and keeps all bodies together within the limits. A client that sends too slowly, or in chunks
+ * that are too small, gets an error and is disconnected.
  */
 export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
   readonly #maxFirst: number
   readonly #agentOf: (headers: IncomingHttpHeaders) => string
-  /** Limits in bytes refuse no body up to this size. */
+  /** Largest body, in bytes, that the limits in bytes never refuse. */
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
   /**
-   * Bodies before their first chunk. Only the limit of connections bounds their number. An unfinished body gets a place
-   * with its first chunk, or at the next check.
+   * Bodies before their first chunk. Only the limit on connections bounds their number. A body joins the list of
+   * unfinished bodies with its first chunk, or at the next check.
    */
   readonly #arriving = new Set<Body>()
-  /** Unfinished bodies with a place, in a linked list, oldest place first. */
+  /** Both ends of the linked list of unfinished bodies. */
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
@@ -206,7 +225,7 @@ export class Bodies {
   #bytes = 0
   #looking = false
 
-  /** Calls `refused` for each body not read to its end. */
+  /** Calls `refused` for each body refused for one of the causes in `bodyRefusals`. */
   constructor(
     clock: Clock,
     { maxBody, maxFirst = maxBody, agentOf = () => '' }: BodyRules,
@@ -222,12 +241,12 @@ export class Bodies {
     this.#refused = refused
   }
 
-  /** Received bytes of incomplete and of held bodies. */
+  /** Received bytes of incomplete bodies, and of complete bodies whose request has not ended. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** Bodies with a place. */
+  /** Number of unfinished bodies in the list. */
   get count(): number {
     return this.#count
   }
@@ -245,7 +264,7 @@ export class Bodies {
     body.begin()
   }
 
-  /** Counts bytes received for a body. */
+  /** Adds received bytes to the counts of a body's agent and address, and applies the limits in bytes. */
   came(body: Body, bytes: number): void {
     const { sender, share } = body
     this.#bytes += bytes
@@ -256,14 +275,14 @@ export class Bodies {
     body.moved += bytes
     if (!body.isWhole && this.#arriving.has(body)) this.#place(body)
     if (!body.isOpen) return
-    // The limits in number bound small bodies. Bodies held for slow calls may fill the limits in bytes.
+    // Skips small bodies: the limits in number bound them, and bodies of slow calls may use up all bytes.
     if (body.bytes <= this.#smallest) return
     if (body.share === undefined) this.#share(body)
     const { total, perAddress } = this.limits
     this.#bound(body, 'bytes', Math.max(perAddress, 2 * this.#maxBody), Math.max(total, 2 * this.#maxBody))
   }
 
-  /** From here on a body counts for its agent too. */
+  /** Begins to count a body for its agent too. */
   #share(body: Body): void {
     const share = this.#shareOf(body.sender, body.headers)
     share.count++
@@ -279,8 +298,8 @@ export class Bodies {
   }
 
   /**
-   * Refuses unfinished bodies until `body` fits, or refuses `body`: at its own address while its agent has too much,
-   * and at the address with the most while `body`'s address has too much.
+   * Refuses unfinished bodies until `body` fits, or refuses `body`. While the agent of `body` has too much, refuses a
+   * body of its own address. While its address has too much, refuses a body of the address with the most.
    */
   #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
     const { sender, share } = body
@@ -297,7 +316,10 @@ export class Bodies {
     }
   }
 
-  /** Returns the slowest matching body with a place; among equals the oldest. Undefined when no body matches. */
+  /**
+   * Returns the slowest unfinished body for which `isOne` is true; of equally slow bodies, the oldest. Undefined when
+   * none matches.
+   */
   #slowest(isOne: (body: Body) => boolean): Body | undefined {
     let found: Body | undefined
     for (let body = this.#oldest; body !== undefined; body = body.newer)
@@ -307,17 +329,18 @@ export class Bodies {
 
   /**
    * Returns the unfinished body to refuse at an address, by three rules in turn. First: the slowest body below 4 KiB a
-   * second whose agent has at least half of the largest share (in bytes: half of the average), so many agents with
-   * little each keep nobody out. Second: the slowest body of an agent with the largest share, except `body`, so the
-   * newcomer is let in. Third: `body`. Speed decides, not age, since cheap newcomers would end every old body. A limit
-   * in bytes spares small bodies, and the agent of `body` loses only a larger body.
+   * second whose agent has at least half of the largest share (for bytes: half of the average share). Second: the
+   * slowest body of an agent with the largest share, except `body`. Third: `body`. The rules compare speed, because by
+   * age a client could end every old body with cheap new bodies. A limit in bytes never refuses small bodies. An
+   * agent's own new body replaces only a larger body of the agent.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
-    // An empty body is the slowest. Searching for each of many empty bodies would take quadratic time.
+    // An empty body is always the slowest. A search for each of many empty bodies would take quadratic time.
     if (body.bytes === 0) return body
     const own = body.sender === sender ? body.share : undefined
     const most = largestOf(sender.shares.values(), own, measure)?.[measure] ?? 1
-    // One large newcomer must not protect all agents with fewer bytes.
+    // For bytes, compares with the average: one agent with a very large share would protect all agents with smaller
+    // shares.
     const enough = (measure === 'count' ? most : sender.bytes / sender.shares.size) / 2
     const isCounted = (other: Body) =>
       other.sender === sender && (measure === 'count' || other.bytes > this.#smallest)
@@ -353,7 +376,7 @@ export class Bodies {
     return sender
   }
 
-  /** Gives a body a place and applies the limits in number. */
+  /** Adds a body to the list of unfinished bodies, and applies the limits in number. */
   #place(body: Body): void {
     const { sender } = body
     const { count, countPerAddress } = this.limits
@@ -373,7 +396,7 @@ export class Bodies {
     this.#count++
   }
 
-  /** Removes a finished or failed body. False when the body was already removed. */
+  /** Removes a finished or failed body. Returns false when the body was already removed. */
   leave(body: Body): boolean {
     if (!body.isOpen) return false
     const { sender, share, bytes } = body
@@ -394,7 +417,7 @@ export class Bodies {
     else this.#oldest = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
-    // A body kept in memory must not keep all later bodies.
+    // Clears the links: a body kept in memory would otherwise keep all later bodies in memory.
     body.older = body.newer = undefined
     body.sender.count--
     this.#count--
@@ -440,8 +463,8 @@ export class Bodies {
   }
 
   /**
-   * One timer for all bodies, which runs only while bodies are unfinished, and once more. A body needs no clock read,
-   * and may take up to a second longer than its limit.
+   * Schedules the next check of all bodies. Checks repeat until no body counts any more. With a single timer no body
+   * reads the clock, and a body may exceed its time limit by up to a second.
    */
   #lookLater(): void {
     this.#looking = true
@@ -457,7 +480,7 @@ export class Bodies {
     })
   }
 
-  /** Gives bodies without a place a place, and ends overdue bodies. `passed`: milliseconds since the last check. */
+  /** Adds waiting bodies to the list, and refuses overdue bodies. `passed`: milliseconds since the last check. */
   #look(passed: Millis): void {
     for (const body of this.#arriving) this.#place(body)
     const { stalled, whole } = this.limits
@@ -491,23 +514,23 @@ interface BodyParts {
 
 class Body {
   readonly sender: Sender
-  /** The agent's share, once agents are told apart. */
+  /** The agent's share; undefined while the address's agents are not counted separately. */
   share: Share | undefined
   readonly max: number
   /** Whether the body is still being read. */
   isOpen = true
-  /** Neighbours in the list of places. */
+  /** Neighbours in the list of unfinished bodies. */
   older: Body | undefined
   newer: Body | undefined
   chunks = 0
-  /** Bytes received since the last check; starts at 1, so no body is cut off too early. */
+  /** Bytes received since the last check. Starts at 1, so the first check never finds a body stalled. */
   moved = 1
-  /** Counts from the first check on, for the same reason. */
+  /** Starts one interval below 0: the time before the first check does not count. */
   #ageMs: Millis = -LOOK_MS
   #stalledMs: Millis = 0
-  /** Whether reading pauses so that others get their turn. */
+  /** True while the body waits for its next turn of the event loop. */
   #awaitsTurn = false
-  /** Bytes read since the last break. */
+  /** Bytes read in the current turn. */
   #sinceBreak = 0
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
@@ -533,12 +556,12 @@ class Body {
     return this.bytes === this.#declared
   }
 
-  /** Whether the average speed is too low; false before the first check, and while the gateway makes the body wait. */
+  /** True when the average speed is too low; false before the first check, and while the body waits for its turn. */
   get isSlow(): boolean {
     return !this.#awaitsTurn && this.bytes < (SLOW * this.#ageMs) / 1_000
   }
 
-  /** Lower bound of the average speed, in bytes a millisecond: checks are a second apart. */
+  /** Lower bound of the average speed, in bytes a millisecond; a bound, because ages are known to a second only. */
   get leastRate(): number {
     return this.bytes / (this.#ageMs + 2 * LOOK_MS)
   }
@@ -547,7 +570,7 @@ class Body {
     return this.#payload.headers
   }
 
-  /** Adds elapsed time. Returns why the body has taken too long; undefined when it has not. */
+  /** Adds elapsed time. Returns the reason when the body has taken too long; undefined otherwise. */
   age(passed: Millis, stalled: Millis, whole: Millis): string | undefined {
     this.#ageMs += passed
     this.#stalledMs = this.moved > 0 ? 0 : this.#stalledMs + passed
@@ -561,7 +584,7 @@ class Body {
     payload.on('data', this.#onData)
     payload.on('end', this.#onEnd)
     payload.on('error', this.#onError)
-    // Requests data before any has arrived, so Node passes data on at once instead of in the next tick.
+    // Starts reading before data has arrived, so that Node passes data on at once instead of in the next tick.
     payload.read(0)
   }
 
@@ -571,7 +594,7 @@ class Body {
     payload.off('data', this.#onData)
     payload.off('end', this.#onEnd)
     payload.off('error', this.#onError)
-    // Discards the rest of the body; a client that leaves meanwhile is no error.
+    // Discards the rest of the body, and ignores the error when the client disconnects meanwhile.
     payload.on('error', ignore).resume()
     this.#done(error)
   }
@@ -592,7 +615,7 @@ class Body {
   }
 
   readonly #onEnd = (): void => {
-    // A large body becomes text in a separate turn, and counts as unfinished until then.
+    // Decodes a large body in a separate turn; until then the body counts as unfinished.
     if (this.bytes < LARGE_TEXT) return this.#complete()
     this.#awaitsTurn = true
     void ownTurn(this.sender.address).then(() => during('request', () => this.#complete()))
@@ -602,7 +625,7 @@ class Body {
     if (!this.#bodies.leave(this)) return
     const bytes = this.#chunks.takeBytes()
     const text = textOf(bytes)
-    // Decoding a body that is not UTF-8 would change it: replacement characters appear.
+    // Refuses a body that is not UTF-8: decoding has put replacement characters in place of its bytes.
     if (text.includes('\ufffd') && !isUtf8(bytes))
       this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
     else this.#done(null, text)

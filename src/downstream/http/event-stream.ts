@@ -5,21 +5,21 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { comment, type KeepAlive, type OpenReply, STREAM_LOOKS } from '../keep-alive.ts'
 import { forWire } from './unread-replies.ts'
 
-/** Parses one of Breakwater's event ids into a stream number and the event's sequence number. */
+/** Parses an event id of Breakwater into its stream number and sequence number; undefined for any other text. */
 export function readEventId(id: string): { stream: number; sequence: number } | undefined {
   const match = /^(\d{1,15})-(\d{1,15})$/.exec(id)
   return match === null ? undefined : { stream: Number(match[1]), sequence: Number(match[2]) }
 }
 
 /**
- * Connections with a new stream, corked for this turn of the event loop and the next: most streams have one event and
- * end, and one write sends everything. A separate write costs up to a sixth of a call. The socket is corked, not the
- * response: Node 24 sends the last chunk of a corked response before the other chunks.
+ * Connections with a new stream. Their sockets stay corked in this turn of the event loop and the next. Most streams
+ * have one event and end, so a single write sends everything; a further write costs up to a sixth of a call. Corks the
+ * socket, because Node 24 sends the last chunk of a corked response before the other chunks.
  */
 const begun = new TurnBatch<Socket>((connection) => connection.uncork())
 const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 
-/** Most bytes that may wait for a client that does not read, not counting replayed events. */
+/** Most bytes buffered for a client that does not read, without replayed events. */
 const MAX_BACKLOG = 256 * 1024
 
 export interface StreamCare {
@@ -29,8 +29,8 @@ export interface StreamCare {
 }
 
 /**
- * An event stream to a client. The stream outlives its connection: while nobody listens, events go to the replay log,
- * and a returning client gets them.
+ * An event stream to a client. The stream outlives its connection: the replay log stores each event, and a client that
+ * reconnects gets the missed events.
  */
 export class EventStream implements OpenReply {
   readonly number: number
@@ -44,7 +44,7 @@ export class EventStream implements OpenReply {
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
-  /** Replayed bytes that the connection could not send at once. */
+  /** Replayed bytes buffered for the connection. */
   #repeated = 0
   #onReturn: (() => void) | undefined
 
@@ -60,16 +60,17 @@ export class EventStream implements OpenReply {
   }
 
   /**
-   * Sends this stream to a connection, replacing the previous connection. With `after`, later events are replayed;
-   * without `after`, events nobody has received. `priming` gives the client an id to resume from before the first
-   * message. `shift` moves the start: negative values start earlier, positive values later.
+   * Sends this stream to a connection, in place of the previous connection. Replays the events after number `after`;
+   * without `after`, the events that no connection has received. `priming` sends an event id before the first message,
+   * so the client can resume. `shift` moves the start of the replay by this many events: below 0 earlier, above 0
+   * later.
    */
   attach(
     response: ServerResponse,
     { after, priming, shift = 0 }: { after?: number | undefined; priming: boolean; shift?: number },
   ): void {
     this.end()
-    // A client that has already left emits no further close event.
+    // The response of a disconnected client emits no further close event.
     if (response.destroyed) return
     this.#response = response
     this.quietLooks = 0
@@ -100,12 +101,15 @@ export class EventStream implements OpenReply {
     onReturn?.()
   }
 
-  /** Bytes of framing around the next message. */
+  /** Bytes that the event format adds to the next message. */
   get framing(): number {
     return encodeEvent('', `${this.number}-${this.#sequence + 1}`).length
   }
 
-  /** Sends a message. A returned promise resolves when the connection accepts more. */
+  /**
+   * Logs a message and sends it as an event. Returns a promise that resolves when the connection accepts more;
+   * undefined when the caller need not wait.
+   */
   send(data: string): Promise<void> | undefined {
     const sequence = ++this.#sequence
     this.#log.add({ stream: this.number, sequence, data })
@@ -118,7 +122,7 @@ export class EventStream implements OpenReply {
     return drained(response)
   }
 
-  /** Sends a message for a caller that cannot wait. A client that does not read is disconnected and may resume. */
+  /** Sends a message without waiting. Disconnects a client that does not read; the client may resume the stream. */
   tell(data: string): void {
     const response = this.#response
     if (response !== undefined && this.#isBehind(response)) {
@@ -136,7 +140,10 @@ export class EventStream implements OpenReply {
     return writableLength > this.#repeated + MAX_BACKLOG
   }
 
-  /** Disconnects the client for `retryMs` and logs events meanwhile. Calls `onReturn` when it is back. */
+  /**
+   * Ends the response and asks the client to reconnect after `retryMs`. The replay log stores the events meanwhile.
+   * Calls `onReturn` when the client has reconnected.
+   */
   pause(retryMs: number, onReturn?: () => void): void {
     this.#onReturn = onReturn
     this.#response?.end(`id: ${this.number}-${this.#sequence}\nretry: ${retryMs}\ndata: \n\n`)
@@ -158,7 +165,10 @@ export class EventStream implements OpenReply {
   }
 }
 
-/** One shared promise per blocked connection: removing many separate listeners would be a linear search each. */
+/**
+ * The promise of `drained` for each blocked response. All waiting callers share it, because removing many listeners
+ * takes quadratic time.
+ */
 const draining = new WeakMap<ServerResponse, Promise<void>>()
 
 /** Resolves when the connection accepts more or has closed. */
@@ -179,7 +189,7 @@ export function drained(response: ServerResponse): Promise<void> {
   return settled
 }
 
-/** An event that was sent, or waits for a listener. */
+/** An event of a stream, already sent or still to be sent. */
 export interface LoggedEvent {
   readonly stream: number
   readonly sequence: number
@@ -200,7 +210,10 @@ interface ReplayableEvent extends LoggedEvent {
   log: ReplayLog | undefined
 }
 
-/** First in, first out. Removals at the front leave a gap, closed when the gap is half of the array. */
+/**
+ * A first-in, first-out queue. Removals leave a gap at the front of the array; the queue closes the gap when it is half
+ * of the array.
+ */
 class Queue {
   #items: (ReplayableEvent | undefined)[] = []
   #head = 0
@@ -239,7 +252,7 @@ class Queue {
   }
 }
 
-/** The replay budget of all sessions together. Over the limit, the oldest events go first, from any session. */
+/** The replay budget of all sessions together. Over the limit, drops the oldest events of all sessions first. */
 export class ReplayBudget {
   /** The limits in force; a reload replaces them. */
   limits: ReplayLimits
@@ -286,7 +299,10 @@ export class ReplayBudget {
   }
 }
 
-/** The last events of a session, over all its streams, for resuming clients. Bounded; the oldest go first. */
+/**
+ * The latest events of all streams of a session, for clients that resume. Beyond the limits, drops the oldest events
+ * first.
+ */
 export class ReplayLog {
   readonly #budget: ReplayBudget
   readonly #events = new Queue()
@@ -302,7 +318,7 @@ export class ReplayLog {
     const bytes = Buffer.byteLength(data)
     const { events, bytes: own, total } = this.#budget.limits
     const most = Math.min(own, total)
-    // Makes room in this log first: an event too large to keep must not cost other sessions their events.
+    // Applies this log's own limits first: an event too large to keep must not push out events of other sessions.
     while (this.#events.size > 0 && (this.#events.size >= events || this.#bytes + bytes > most))
       this.dropOldest()
     if (events === 0 || bytes > most) return
@@ -326,7 +342,7 @@ export class ReplayLog {
     return this.#events.all().filter((event) => event.stream === stream && event.sequence > sequence)
   }
 
-  /** Drops all events: no client will resume. */
+  /** Drops all events, because no client will resume any more. */
   close(): void {
     this.#isClosed = true
     while (this.#events.size > 0) this.dropOldest()

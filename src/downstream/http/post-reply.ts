@@ -20,12 +20,12 @@ import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from '../endpoint.ts'
 
-/** A client gone for this long, in milliseconds, has not just lost its connection. */
+/** Time to reconnect, in milliseconds. A client that stays away longer is treated as gone. */
 const ABANDONED_MS: Millis = 1_000
 
 /**
  * The reply to a POST: JSON, or an event stream when a message precedes the answer or the answer takes long. A client
- * that accepts no events gets earlier messages over its session's stream, if it listens there.
+ * that accepts no events gets messages before the answer over its session's stream, if that stream is open.
  */
 export class PostReply implements OpenReply, ChannelWire {
   readonly mostQuietLooks = REPLY_LOOKS
@@ -37,7 +37,7 @@ export class PostReply implements OpenReply, ChannelWire {
   readonly #response: ServerResponse
   readonly #clock: Clock
   readonly #isBatch: boolean
-  /** Calls of the POST that give up their slot when the client is gone. */
+  /** Calls of the POST that lose their place among the calls in progress when the client is gone. */
   readonly #watched: CallRecord[] = []
   #shaped: ShapedReply | undefined
   #stream: EventStream | undefined
@@ -55,7 +55,9 @@ export class PostReply implements OpenReply, ChannelWire {
     return (this.#stream !== undefined || !LargeMessage.is(response)) && isLarge(response)
   }
 
-  /** Converts a slow response to bytes in a separate turn, the best form to keep until a batch is complete. */
+  /**
+   * Converts a response of a batch to bytes, to be kept until the batch is complete. Returns other responses unchanged.
+   */
   ready(response: Response): Response {
     const isPart = this.#isBatch && this.#stream === undefined && response.status === 200
     return isPart && response.wire === undefined ? LargeMessage.of(response) : response
@@ -90,7 +92,10 @@ export class PostReply implements OpenReply, ChannelWire {
     return this.#stream?.framing ?? 0
   }
 
-  /** Starts an event stream with keep-alive comments for a slow answer, if the client accepts events. */
+  /**
+   * Starts an event stream and sends a keep-alive comment, because the answer takes long. Does nothing if the client
+   * accepts no events.
+   */
   keepAlive(): void {
     if (!maySpeakUp(this.#response)) return
     this.#open()
@@ -98,11 +103,12 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 
   /**
-   * Limits how long a call keeps its slot after its client closed the connection. In the legacy era closing cancels
-   * nothing, and the client may resume a stream; but agents that die during a hanging call must not keep others out.
+   * Abandons a call one second after its client closed the connection, unless the client has resumed the stream. In the
+   * legacy era, closing the connection does not cancel a call. But calls of agents that have ended must not block other
+   * calls.
    */
   watch(record: CallRecord): void {
-    // One listener for any batch size: Node warns above ten.
+    // Adds one listener for a batch of any size, because Node warns above ten listeners.
     if (this.#watched.push(record) > 1) return
     this.#session.keepAlive.add(this)
     this.#response.on('close', () => {
@@ -116,8 +122,8 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 
   /**
-   * Ends the POST with its answers, except answers to cancelled requests: a single answer as is, several of a batch in
-   * order. Returns a promise when this takes several turns.
+   * Sends the answers and ends the POST; leaves out answers to cancelled requests. Sends the answers of a batch in
+   * their order. Returns a promise when this takes several turns.
    */
   finish(all: readonly Response[]): Promise<void> | void {
     this.#session.keepAlive.delete(this)
@@ -136,7 +142,7 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#session.wrote(this.#response)
   }
 
-  /** Sends answers as events; each large answer of several in a separate turn. */
+  /** Sends answers as events. With several answers, sends each large answer in a separate turn. */
   #sendOver(stream: EventStream, responses: readonly Response[]): Promise<void> | void {
     if (responses.length > 1 && responses.some(isLarge)) return this.#sendInTurns(stream, responses)
     for (const response of responses) sendMessages(stream, response)
@@ -151,7 +157,10 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#session.streams.close(stream)
   }
 
-  /** Without a listener nobody would see a question, and nobody waits for the refusal. */
+  /**
+   * Sends a message over the session's own stream. Refuses a question when that stream is closed; does not wait until
+   * the refusal is sent.
+   */
   #pastReply(server: string, message: Message, answer?: Answer): void {
     const session = this.#session
     if (answer === undefined || session.streams.standalone.attached) session.receive(server, message, answer)
@@ -196,7 +205,9 @@ export function sendJson(
   response.end(body)
 }
 
-/** Ends a reply without an answer: an empty stream if the client accepts events, otherwise no body. */
+/**
+ * Ends a reply without an answer: with an empty event stream if the client accepts events, otherwise without a body.
+ */
 function sendNothing(response: ServerResponse): void {
   if (response.destroyed || response.headersSent) return
   if (acceptedBy(response.req.headers.accept).events)
@@ -205,7 +216,7 @@ function sendNothing(response: ServerResponse): void {
   response.end()
 }
 
-/** Sends a response as a complete JSON reply; a large response byte for byte as its server sent it. */
+/** Sends a response as a complete JSON reply; sends the bytes of a large response unchanged. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
   if (LargeMessage.is(reply) && !wantsEvents(response)) {
     madeOf(response, reply.chunks)
@@ -213,7 +224,10 @@ export function sendResponse(response: ServerResponse, reply: Response): void {
   } else sendJson(response, reply.status, reply.text, reply.headers)
 }
 
-/** Sends the responses to a batch, in order; as bytes, since joined text may exceed the longest string. */
+/**
+ * Sends the responses to a batch, in order. Sends large responses as bytes, because the joined text may exceed the
+ * longest string.
+ */
 function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
   if (!replies.some((reply) => LargeMessage.is(reply)) || wantsEvents(response))
     return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)
@@ -228,7 +242,7 @@ function sendBytes(response: ServerResponse, status: number, chunks: readonly Bu
   if (response.destroyed || response.headersSent) return
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': length })
-  // Sends all of them in one socket write.
+  // Sends all chunks in one socket write.
   response.cork()
   for (const chunk of chunks) response.write(chunk)
   response.end()
@@ -252,8 +266,8 @@ export function putOnWire(
 }
 
 /**
- * Returns the messages of a response for an open event stream. Fault bytes become a separate message; a fault with
- * another HTTP status, too late here, leaves the error.
+ * Returns the messages of a response for an open event stream. Bytes of a fault become a separate message. A fault
+ * cannot change the HTTP status of an open stream; the agent then gets the error.
  */
 export function asMessages({ text, wire }: Response): string[] {
   if (wire === undefined || wire.end === 'shape') return [text]
@@ -271,7 +285,7 @@ function sendMessages(stream: EventStream, response: Response): void {
   for (const text of asMessages(response)) void stream.send(text)
 }
 
-/** Why a request is refused: an HTTP status and the text of a JSON-RPC error. */
+/** The refusal of a request: an HTTP status and the text of a JSON-RPC error. */
 export interface Refusal {
   readonly status: number
   readonly text: string

@@ -20,10 +20,10 @@ export interface ServerGuards {
 }
 
 /**
- * Most pipelined requests of one connection. Hardly any client pipelines, and clients that pipeline send a few
- * requests. A client that sends more is cut off instead of paused: on a paused connection nobody notices that the
- * client has left. Node itself pauses only when waiting replies have 16 KiB, and only after handling the 64 KiB of
- * requests that came at once.
+ * Most pipelined requests of one connection. Few clients pipeline, and these clients send a few requests. The server
+ * closes a connection with more requests; on a paused connection, the server would not notice that the client has left.
+ * Node pauses a connection only when waiting replies have 16 KiB, and only after handling the 64 KiB of requests that
+ * came at once.
  */
 export const MAX_PIPELINED = 64
 
@@ -31,17 +31,17 @@ export const MAX_PIPELINED = 64
 export function createBoundedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
   class Reply extends ServerResponse {
     /**
-     * Once shutdown begins, each reply is the last of its connection, unless pipelined replies wait behind it, whose
-     * calls may have run. A client that sends more would delay the drain.
+     * After the shutdown has begun, closes the connection after this reply, because further requests would delay the
+     * drain. Keeps the connection open while pipelined replies wait, because their calls may have run.
      */
     override writeHead(status: number, reason?: unknown, headers?: unknown): this {
       if (!server.listening && !queues.isQueued(this.req.socket)) this.shouldKeepAlive = false
       return super.writeHead(status, reason as string, headers as OutgoingHttpHeaders)
     }
 
-    /** Notices a client that does not read, after every kind of answer of any size. */
+    /** Tells `UnreadReplies` about a reply that the connection has not accepted yet: the client may not read. */
     override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
-      // Nobody has begun to read the body, which may still arrive.
+      // No code has begun to read the body, and the body may still arrive.
       if (!this.req.complete && this.req.readableFlowing === null)
         this.once('finish', () => leaveUnread(this.req))
       super.end(chunk, encoding as BufferEncoding, done as () => void)
@@ -53,13 +53,13 @@ export function createBoundedServer(listener: RequestListener, { quotas, unread 
   const bounded =
     (answer: RequestListener): RequestListener =>
     (request, response) => {
-      // Node continues with requests from the same read, even after an earlier request closed the connection.
+      // Ignores requests on a closed connection: Node still passes on all requests of the same socket read.
       if (request.socket.destroyed) return
-      // A response with the socket is first: nothing else runs on its connection.
+      // Only the first response of a connection has the socket. Other responses join the queue.
       if (response.socket === null && !queues.take(request.socket, response)) return
       answer(request, response)
     }
-  // Requests that Node would answer itself also wait and count in the queue.
+  // Handles `Expect` requests too, which Node would answer itself, so that they also count in the queue.
   const server = createServer(
     { ServerResponse: Reply, requireHostHeader: false },
     bounded((request, response) => {
@@ -75,12 +75,12 @@ export function createBoundedServer(listener: RequestListener, { quotas, unread 
   return server
 }
 
-/** How long the rest of an unread body may take, in milliseconds. */
+/** Time limit for the rest of an unread body, in milliseconds. */
 const UNREAD_MS = 2_000
 
 /**
- * Handles a request answered without reading its body. Node would read and discard a body of any length. So the
- * connection ends: at once for a chunked body, because each chunk costs CPU.
+ * Closes the connection of a request that was answered without reading its body: at once for a chunked body, because
+ * each chunk costs CPU. Node alone would read and discard a body of any length.
  */
 function leaveUnread(request: IncomingMessage): void {
   if (request.complete) return
@@ -98,8 +98,8 @@ export function stopListening(server: Server, ended: () => void): void {
 }
 
 /**
- * Whether a request has exactly one `Host` header, or none in HTTP/1.0 (RFC 9112, section 3.2). Node shows only the
- * first of several.
+ * True when a request has exactly one `Host` header, or none in HTTP/1.0 (RFC 9112, section 3.2). Reads the raw
+ * headers, because Node's parsed headers contain only the first `Host`.
  */
 function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingMessage): boolean {
   let count = 0
@@ -110,7 +110,7 @@ function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingM
   return count === 1 || (count === 0 && !(httpVersionMajor === 1 && httpVersionMinor === 1))
 }
 
-/** Closes a connection at once when there are too many: an answer would cost more than the connection. */
+/** Closes a new connection without an answer when there are too many; an answer would cost more than the connection. */
 function limitConnection(socket: Socket, connections: Quota): void {
   const client = clientOf(socket.remoteAddress)
   if (connections.refusal(client) !== undefined) return void socket.destroy()
@@ -119,8 +119,8 @@ function limitConnection(socket: Socket, connections: Quota): void {
 }
 
 /**
- * Closes a connection and stops parsing of already received data. Otherwise Node would create a thousand or more
- * request objects for each of many connections, and block everybody else meanwhile.
+ * Closes a connection and stops parsing its received data. Otherwise Node would create a thousand or more request
+ * objects for each such connection, and block the event loop meanwhile.
  */
 function cutOff(socket: Socket): void {
   const { parser } = socket as Socket & { readonly parser?: { onIncoming: () => number } | null }
@@ -136,8 +136,9 @@ interface Queue {
 }
 
 /**
- * Queues of responses that wait for earlier responses of their connection. A closing connection ends them here: Node
- * closes only the first, and the others, with their calls and streams, would wait forever.
+ * Queues of responses that wait for earlier responses of their connection. When a connection closes, emits `close` for
+ * its waiting responses. Node closes only the first response; the others, with their calls and streams, would wait
+ * forever.
  */
 class Queues {
   readonly #quotas: ServerGuards['quotas']
@@ -147,12 +148,12 @@ class Queues {
     this.#quotas = quotas
   }
 
-  /** Whether responses wait on a connection behind the first. */
+  /** True when responses wait behind the first response of a connection. */
   isQueued(socket: Socket): boolean {
     return (this.#queues.get(socket)?.responses.size ?? 0) > 0
   }
 
-  /** Adds a response. False when too many wait: the connection is then closed. */
+  /** Adds a response to the queue. When too many responses wait, closes the connection and returns false. */
   take(socket: Socket, response: ServerResponse): boolean {
     const { pipelined, refused } = this.#quotas
     const { client, responses } = this.#queues.get(socket) ?? this.#begin(socket)
@@ -178,7 +179,7 @@ class Queues {
     this.#queues.set(socket, queue)
     socket.once('close', () => {
       for (const response of responses) response.destroy()
-      // Node 24 closes some responses itself; these have left the queue by then.
+      // Waits a turn, because Node 24 closes some responses itself, and these then leave the queue.
       void nextTurn().then(() => {
         for (const response of responses) response.emit('close')
       })
@@ -187,7 +188,7 @@ class Queues {
   }
 }
 
-/** Whether a `Host` header is allowed: this check stops DNS rebinding. */
+/** True when a `Host` header is allowed. This check prevents DNS rebinding. */
 export function allowsHost(
   header: string | undefined,
   listenHost: string,
@@ -196,15 +197,15 @@ export function allowsHost(
   const host = header === undefined ? undefined : hostOf(header)
   if (host === undefined) return false
   if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
-  // Behind a public address the operator's names are unknown unless configured. `Origin` stops browsers there, and
-  // `Sec-Fetch-Site` (see `isOfAnotherSite`) does when `Origin` is missing.
+  // On a public address any name is allowed unless the operator configures names. There the checks of `Origin` and
+  // `Sec-Fetch-Site` (see `isOfAnotherSite`) stop foreign web pages.
   return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
 }
 
-/** Number of remembered `Host` headers; others are checked again. */
+/** Most `Host` headers with a cached result. */
 const REMEMBERED = 64
 
-/** Returns `allowsHost` for one list of names, with a memory: requests repeat the same few headers. */
+/** Returns `allowsHost` for a fixed list of names, with a cache, because requests repeat the same few headers. */
 export function hostGuard(
   listenHost: string,
   allowed: readonly string[],
@@ -219,7 +220,10 @@ export function hostGuard(
   }
 }
 
-/** Whether a web page may call: pages of this machine, and pages the operator names. */
+/**
+ * True when a web page of this origin may send requests: a page of this machine, or of an origin that the operator
+ * allows.
+ */
 export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
   if (header === undefined) return true
   if (allowed.some((origin) => origin.toLowerCase() === header.toLowerCase())) return true
@@ -229,7 +233,7 @@ export function allowsOrigin(header: string | undefined, allowed: readonly strin
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
-/** Whether a browser request comes from a page of another origin. */
+/** True when a browser sent the request for a page of another origin. */
 export function isCrossOrigin(headers: Headers): boolean {
   const { origin, host } = headers
   if (isOfAnotherSite(headers)) return true
@@ -239,8 +243,8 @@ export function isCrossOrigin(headers: Headers): boolean {
 }
 
 /**
- * Whether a browser says that a page of another origin caused the request. Images, scripts, forms and links send no
- * `Origin`, so `Origin` alone is not enough.
+ * True when `Sec-Fetch-Site` says that a page of another origin caused the request. Browsers send no `Origin` for
+ * images, scripts, forms and links, so a check of `Origin` is not enough.
  */
 export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
   return site === 'cross-site' || site === 'same-site'
@@ -248,7 +252,7 @@ export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Whether the request only stops faults: such a request needs no more rights than reading. */
+    /** True for a route that only stops faults; it needs no more rights than reading. */
     readonly stops?: boolean
     /** The status for a request without the token; default 401. */
     readonly unauthorized?: number
@@ -257,11 +261,11 @@ declare module 'fastify' {
 
 export interface ControlAccess {
   readonly token: string
-  /** Whether reading and stopping faults need no token. */
+  /** True when reading and stopping faults need no token. */
   readonly openToRead: boolean
 }
 
-/** Requires the control token, as a bearer token. */
+/** Refuses requests without the control token as a bearer token. */
 export function demandToken(app: FastifyInstance, { token, openToRead }: ControlAccess): void {
   app.addHook('onRequest', (request, reply, done) => {
     if ((openToRead && changesNothing(request)) || hasToken(request.headers.authorization, token))
@@ -286,9 +290,9 @@ export function hasToken(authorization: string | undefined, token: string): bool
 
 /** Returns the host of `host` or `host:port` in normal form, for comparisons. */
 function hostOf(name: string): string | undefined {
-  // Other parts of a URL, such as a user, are no part of a host.
+  // Refuses names with other parts of a URL, such as a user.
   if (/[@/?#\\]/.test(name)) return undefined
-  // A listen address has no brackets.
+  // Adds brackets to an IPv6 address, because a listen address has none.
   return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
 }
 
@@ -296,21 +300,21 @@ function hostnameOf(url: string): string | undefined {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase() : undefined
 }
 
-/** Reply headers a page may read, besides the headers every page may read. */
+/** Reply headers that an allowed page may read, in addition to the headers that browsers always show. */
 const EXPOSED = 'Mcp-Session-Id, Retry-After, WWW-Authenticate, X-Breakwater-Faults'
 
 const METHODS = 'GET, POST, DELETE'
 
-/** How long a browser caches a preflight, in seconds; short, because a reload may withdraw a page's permission. */
+/** Time for which a browser caches a preflight, in seconds; short, because a reload may change the allowed pages. */
 const MAX_AGE_S = '600'
 
 /** A list of header names as browsers send it. */
 const HEADER_NAMES = /^[\w-]+(?: *, *[\w-]+){0,99}$/
 
 /**
- * Tells a browser that the allowed page of `origin` may read the reply (Fetch standard, section 3.3: CORS protocol).
- * Allows no cookies and no other credentials added by the browser. True when the request was a preflight, which is
- * answered here.
+ * Sets the CORS headers by which a page of `origin` may read the reply (Fetch standard, section 3.3). Allows no cookies
+ * and no other credentials added by the browser. Answers a preflight and returns true; returns false for other
+ * requests.
  */
 export function shareWith(origin: string, request: IncomingMessage, response: ServerResponse): boolean {
   response.setHeader('access-control-allow-origin', origin)
@@ -322,7 +326,7 @@ export function shareWith(origin: string, request: IncomingMessage, response: Se
   const asked = headers['access-control-request-headers']
   response.writeHead(204, {
     'access-control-allow-methods': METHODS,
-    // An allowed page may send any header other agents may send.
+    // An allowed page may send the same headers as other agents.
     ...(asked !== undefined && HEADER_NAMES.test(asked) ? { 'access-control-allow-headers': asked } : {}),
     'access-control-max-age': MAX_AGE_S,
   })

@@ -7,11 +7,14 @@ export interface UnreadLimits {
   readonly total: number
   /** Most unread bytes for one session, over all its connections. */
   readonly perSession: number
-  /** How long a connection with waiting bytes may accept nothing, in milliseconds. */
+  /** Longest time in which a connection with waiting bytes accepts nothing, in milliseconds. */
   readonly stalled: Millis
 }
 
-/** Why a connection closed: it accepted nothing for too long, or its session or all clients had too much. */
+/**
+ * Causes for closing a connection: it accepted nothing for too long, or its session or all clients had too many unread
+ * bytes.
+ */
 export const unreadCauses = ['stalled', 'per_session', 'total'] as const
 
 export type UnreadCause = (typeof unreadCauses)[number]
@@ -19,55 +22,64 @@ export type UnreadCause = (typeof unreadCauses)[number]
 /** Interval between checks of connections with unread bytes, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** Connections are closed down to this share of an exceeded limit, so not every further write must make room. */
+/**
+ * Over a limit, connections are closed until unread bytes fall to this share of the limit, so that further writes have
+ * room.
+ */
 const LOW = 7 / 8
 
 /** Texts from this length on, in characters, are converted to bytes before writing. */
 const LARGE = 64 * 1024
 
 /**
- * Returns a text in the cheapest form for a connection that may block. For a waiting text, Node keeps the text and
- * three bytes for each character; for a buffer, only the bytes.
+ * Returns a text in the form that takes the least memory while it waits: a buffer for a large text. For a waiting
+ * string, Node keeps the string and three bytes for each character; for a buffer, only the bytes.
  */
 export const forWire = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text))
 
-/** Buffers up to this length may lie in Node's shared pool, in bytes. */
+/** Largest buffer that Node may allocate in its shared pool, in bytes. */
 const POOLED = 8 * 1024
 
-/** The source buffers of replies that may share bytes with other replies. */
+/** The memory of each reply's largest chunk, by response. Replies with the same memory share their bytes. */
 const sources = new WeakMap<ServerResponse, object>()
 
-/** Records a reply's bytes before writing: callers waiting for the same answer get the same bytes, stored once. */
+/**
+ * Stores which memory a reply is written from. Replies to callers of the same answer share one memory, so it counts
+ * only once.
+ */
 export function madeOf(response: ServerResponse, chunks: readonly Buffer[]): void {
   const largest = chunks.reduce((most, chunk) => (chunk.length > most.length ? chunk : most))
   if (largest.length > POOLED) sources.set(response, largest.buffer)
 }
 
-/** A reply that its connection did not accept at once, or that waits behind another reply. */
+/** A reply with bytes that wait for its connection or for an earlier reply. */
 interface Unread {
   client: object
-  /** Replies with the same source share their bytes; undefined for a reply that shares none. */
+  /**
+   * The memory the reply is written from; replies with the same source count once. Undefined for a reply that shares no
+   * bytes.
+   */
   readonly source: object | undefined
-  /** Bytes waiting at the last check. */
+  /** Number of bytes that waited at the last check. */
   bytes: number
 }
 
 interface Waiting {
-  /** More than one reply when the client pipelined requests. */
+  /** The waiting replies; more than one only when the client pipelined requests. */
   readonly replies: Map<ServerResponse, Unread>
   /** Bytes the connection had accepted at the last check. */
   taken: number
-  /** Bytes accepted at the last two timer checks; progress since the earlier check counts as recent. */
+  /** Total bytes accepted as of the last two timer checks, the earlier first. */
   readonly marks: [number, number]
-  /** When the connection was last seen to accept something. */
+  /** Time of the last check that found the connection had accepted bytes. */
   progressAt: Millis
 }
 
 /**
- * Replies that wait in memory because clients do not read. A write that fits into its connection costs one comparison;
- * every other reply is tracked until the client has read it. Over a limit, the connections with the least recent
- * progress are closed, the longest idle first. The connection written last is spared: its client may well read. If
- * nothing else helps and other replies wait on the same connection, that connection is closed too.
+ * Limits the replies that wait in memory because clients do not read. Tracks each reply that its connection does not
+ * accept at once, until the client has read the reply. Over a limit, closes the connections that accepted the fewest
+ * bytes lately, the longest idle first. Spares the connection of the latest write, because its client may read. Closes
+ * that connection too if nothing else helps and other replies wait on it.
  */
 export class UnreadReplies {
   readonly #clock: Clock
@@ -81,32 +93,33 @@ export class UnreadReplies {
   #total = 0
   #looking = false
 
-  /** Calls `closed` for each connection closed here. */
+  /** Calls `closed` with the cause for each connection that a limit closes. */
   constructor(clock: Clock, limits: UnreadLimits, closed: (cause: UnreadCause) => void) {
     this.#clock = clock
     this.limits = limits
     this.#closed = closed
   }
 
-  /** Waiting bytes as of the last check. */
+  /** Number of bytes that waited at the last check. */
   get bytes(): number {
     return this.#total
   }
 
-  /** Whether anything waits now. */
+  /** True when any reply has waiting bytes now. */
   get isAny(): boolean {
     this.#look()
     return this.#open.size > 0
   }
 
   /**
-   * Records a write; call after each write that may be large. `client` is the session; without a session the connection
-   * counts as the client until a later call names a session.
+   * Checks a response for waiting bytes, and applies the limits. Call this after each write that may be large. `client`
+   * is the session; without a session the connection counts as the client until a later call names a session.
    */
   wrote(response: ServerResponse, client?: object): void {
     const { writableLength } = response
     if (writableLength === 0) return
-    // A response gets its own socket only after all earlier responses on the connection were sent.
+    // A pipelined response has no socket yet: Node assigns the socket after all earlier responses of the connection
+    // were sent.
     const socket = response.socket ?? response.req.socket
     if (socket.destroyed) return
     let waiting = this.#open.get(socket)
@@ -132,7 +145,7 @@ export class UnreadReplies {
     return this.#byClient.get(client) ?? 0
   }
 
-  /** Returns the exceeded limit, if any: the client's limit before the total limit. */
+  /** Returns the exceeded limit; checks the client's limit before the total limit. Undefined within the limits. */
   #excess(client: object): 'per_session' | 'total' | undefined {
     if (this.#of(client) > this.limits.perSession) return 'per_session'
     return this.#total > this.limits.total ? 'total' : undefined
@@ -147,7 +160,10 @@ export class UnreadReplies {
     else this.#byClient.delete(unread.client)
   }
 
-  /** Returns the change in memory when a reply's waiting bytes change; the last reply frees shared bytes. */
+  /**
+   * Returns the change in memory when a reply's waiting bytes change. Shared bytes are free when the last reply of the
+   * source is sent.
+   */
   #share(source: object, before: number, bytes: number): number {
     const shared = this.#shared.get(source) ?? { bytes: 0, replies: 0 }
     this.#shared.set(source, shared)
@@ -171,7 +187,10 @@ export class UnreadReplies {
     this.#closed(cause)
   }
 
-  /** Closes the connections with the least recent progress, except the newest, until both limits have some room. */
+  /**
+   * Closes the connections that accepted the fewest bytes lately, until both limits have some room. Closes `newest`
+   * last.
+   */
   #makeRoom(newest: Socket, newestWaiting: Waiting, client: object): void {
     this.#look()
     const { total, perSession } = this.limits
@@ -190,7 +209,7 @@ export class UnreadReplies {
     if (excess !== undefined && newestWaiting.replies.size > 1) this.#close(newest, newestWaiting, excess)
   }
 
-  /** Updates how much each connection has accepted. */
+  /** Updates the waiting and the accepted bytes of each connection. */
   #look(): void {
     const now = this.#clock.now()
     for (const [socket, waiting] of this.#open) {
@@ -210,7 +229,7 @@ export class UnreadReplies {
     }
   }
 
-  /** One timer for all connections; the timer runs only while something waits. */
+  /** Schedules the next check of all connections, while any connection has waiting bytes. */
   #lookLater(): void {
     if (this.#looking) return
     this.#looking = true
@@ -228,7 +247,7 @@ export class UnreadReplies {
   }
 }
 
-/** Returns the bytes a connection has accepted in the last second or two. */
+/** Returns the bytes that a connection has accepted in the last one or two seconds. */
 const lately = ({ taken, marks: [since] }: Waiting): number => taken - since
 
 function isFor(client: object, { replies }: Waiting): boolean {
@@ -236,12 +255,18 @@ function isFor(client: object, { replies }: Waiting): boolean {
   return false
 }
 
-/** Whether the client could read something: bytes behind another reply on the connection were not offered yet. */
+/**
+ * True when the socket has bytes that the client could read. Bytes of a later pipelined reply are not in the socket
+ * yet.
+ */
 function hasToTake(socket: Socket): boolean {
   return socket.writableLength + queuedIn(socket) > 0
 }
 
-/** The byte counts of a socket's handle: bytes given to the handle, and bytes the system has not accepted. */
+/**
+ * The byte counts of a socket's handle in Node: bytes given to the handle, and bytes the operating system has not
+ * accepted.
+ */
 interface Handle {
   readonly bytesWritten?: number
   readonly writeQueueSize?: number
@@ -252,8 +277,8 @@ function handleOf(socket: Socket): Handle | null | undefined {
 }
 
 /**
- * Returns how many written bytes the system has accepted from a socket. Only the handle sees progress within a large
- * write; Node's socket timeout reads the handle too. Without a handle, a write counts when it completes.
+ * Returns how many written bytes the operating system has accepted from a socket. Reads the socket's handle, because
+ * only the handle shows progress within a large write. Without a handle, a write counts when it completes.
  */
 function takenBy(socket: Socket): number {
   const { bytesWritten } = handleOf(socket) ?? {}

@@ -48,7 +48,7 @@ import {
   sendOutcome,
 } from '../own-answer.ts'
 
-/** The 2025 era towards agents: sessions, batches, streams. */
+/** Handles agents of the legacy era, with sessions, batches and streams. */
 export class LegacyHandler {
   readonly #live: Live<GatewayGeneration>
   readonly #sessions: Sessions
@@ -68,7 +68,7 @@ export class LegacyHandler {
     return typeof id === 'string' && this.#sessions.find(id) !== undefined
   }
 
-  /** Handles a POST with its body, as text and parsed. Undefined when answered at once. */
+  /** Handles a POST, given its body as text and parsed. Returns undefined when the answer was sent at once. */
   post(incoming: InboundRequest, body: string, value: unknown): Promise<void> | undefined {
     if (isObject(value) && value.method === 'initialize')
       return this.#initialize(incoming, { text: body, value })
@@ -92,7 +92,10 @@ export class LegacyHandler {
     return refuse(incoming, refusal(400, idOf(value), INVALID_REQUEST, why))
   }
 
-  /** No session exists yet, so the request counts only for its tenant. */
+  /**
+   * Begins a session, unless the tenant's requests come too fast. No session exists yet, so only the tenant's limit
+   * applies.
+   */
   #initialize(incoming: InboundRequest, message: Message): Promise<void> | undefined {
     const { limits, tarpit, tenancies } = this.#guards
     const params = paramsOf(message.value)
@@ -109,7 +112,7 @@ export class LegacyHandler {
     return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
   }
 
-  /** Handles a GET: the client listens. */
+  /** Handles a GET, by which the client opens or resumes an event stream. */
   listen(incoming: InboundRequest): Promise<void> | undefined {
     const session = sessionOf(incoming, this.#sessions)
     if ('status' in session) return refuse(incoming, session)
@@ -134,7 +137,7 @@ export class LegacyHandler {
     const outcome = session.listen(incoming.response, lastEventId, shift)
     if (outcome === 'unknown')
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Last-Event-ID'))
-    // This status stops official clients from resuming a stream that ends without an answer forever.
+    // With status 405 the official clients stop resuming a stream that ended without an answer.
     if (outcome === 'over')
       return refuse(
         incoming,
@@ -145,7 +148,7 @@ export class LegacyHandler {
       for (const upstreamSession of server.upstreamSessions.all(session)) upstreamSession.listen()
   }
 
-  /** Handles a DELETE: the client leaves. */
+  /** Handles a DELETE, by which the client ends its session. */
   async leave(incoming: InboundRequest): Promise<void> {
     const session = sessionOf(incoming, this.#sessions)
     if ('status' in session) return refuse(incoming, session)
@@ -154,7 +157,7 @@ export class LegacyHandler {
   }
 }
 
-/** Handles an `initialize`: begins a session, unless there is no room or its server does not answer. */
+/** Handles an `initialize`: begins a session. Sends an error when a quota has no room or the server does not answer. */
 async function initialize(
   incoming: InboundRequest,
   message: Message,
@@ -167,7 +170,7 @@ async function initialize(
   if (!isRequestId(id)) {
     return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
-  // Servers get the params later, and some must not see baggage.
+  // Removes baggage, because servers get the params later and some servers must not see baggage.
   const said = paramsOf(withoutBaggage(message).value)
   const version = negotiate(said.protocolVersion)
   const initializeParams = { ...said, protocolVersion: version }
@@ -192,7 +195,8 @@ async function initialize(
     const request = { incoming, id, message, caller: session, ...whose }
     outcome = await answerWhileThere(live.current, request, begin, response)
   } finally {
-    // A fault may drop the answer, and a client that left does not know its session.
+    // Closes the session when a fault drops the answer or the client has disconnected: the client does not know the
+    // session's id.
     hasBegun &&= outcome?.kind === 'answered' && !response.destroyed
     if (!hasBegun) await sessions.close(session)
   }
@@ -202,24 +206,24 @@ async function initialize(
   session.wrote(response)
 }
 
-/** Refuses a session for lack of room, here or at its server. */
+/** Refuses a session because a quota of the gateway or of the server has no room. */
 function busy({ response, endpoint }: InboundRequest, id: RequestId, error: GatewayError): void {
   const { retryAfterMs = 5_000 } = error
   const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
   sendJson(response, 503, gatewayErrorText(id, error, { server: endpoint.server }), headers)
 }
 
-/** Codes of HTTP-level refusals, as the SDKs use them. */
+/** Error codes for requests with a bad session, the same as in the MCP SDKs. */
 const BAD_SESSION = -32000
 const UNKNOWN_SESSION = -32001
 
-/** Tells a client how to continue: by the specification, a 404 makes it begin a new session. */
+/** The message of a 404 for other credentials. By the specification, a client begins a new session after a 404. */
 const OTHER_CREDENTIALS =
   'Session not found: it was opened with other credentials (Authorization, or headers that servers get); begin with initialize'
 
 /**
- * Returns the session named by the headers. Other credentials get no session: a caller with only the id must not use
- * the credentials that servers get. A client with a renewed token begins a new session.
+ * Returns the session named by the headers, or a refusal. Refuses a request with other credentials than the session's:
+ * knowing only the id must not give access. A client with a renewed token must begin a new session.
  */
 function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): Session | Refusal {
   const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
@@ -237,14 +241,14 @@ function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): S
   return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
 }
 
-/** A request of a POST: its arrival time and reply. */
+/** A message of a POST, with its arrival time and the POST's reply. */
 interface Taken {
   readonly message: Message
   readonly now: Millis
   readonly reply: PostReply
 }
 
-/** The messages of a session's client, one by one, and the replies to them. */
+/** Handles the messages of a session's client one by one, and replies to them. */
 class Dialogue {
   readonly #live: Live<GatewayGeneration>
   readonly #sessions: Sessions
@@ -286,9 +290,9 @@ class Dialogue {
       const isAll = leftOut === messages.length
       return this.#acknowledge(incoming, session, isAll ? tooFast : undefined, now)
     }
-    // Most POSTs hold a single request: the common path takes few microtask turns.
+    // Handles the common POST with a single request separately, because this path takes fewer microtasks.
     if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
-    // The POST already counts as a call.
+    // The POST already counts as one call, so only the further requests are added.
     const { calls } = this.#guards.quotas
     const more = answers.length - 1
     calls.take(session.client, more)
@@ -297,7 +301,7 @@ class Dialogue {
       .then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
-  /** Acknowledges a POST without requests: accepted, or refused as a whole. */
+  /** Answers a POST without requests: accepts the POST, or refuses it as a whole when its messages come too fast. */
   #acknowledge(
     { response }: InboundRequest,
     session: Session,
@@ -311,7 +315,7 @@ class Dialogue {
     return (this.#guards.tarpit.hold(session.id, now, retryAfterMs) ?? Promise.resolve()).then(refuse)
   }
 
-  /** A rejection may have to wait: see `Tarpit`. */
+  /** Sends the responses of a POST; delays a rejection if the tarpit says so. */
   #inTime(
     session: Session,
     { reply, now }: Pick<Taken, 'reply' | 'now'>,
@@ -337,13 +341,16 @@ class Dialogue {
     this.#sessions.settle(session)
   }
 
-  /** Handles a notification or an answer to a question: no reply, unless too many wait to be passed on. */
+  /**
+   * Handles a notification or an answer to a question. Returns an error when notifications come too fast; undefined
+   * otherwise.
+   */
   #oneWay(
     { headers }: InboundRequest,
     session: Session,
     { message, now }: Pick<Taken, 'message' | 'now'>,
   ): GatewayError | undefined {
-    // Nobody waits for the end of a message without an answer.
+    // Does not wait until the answer is passed on, because the client gets no reply to it.
     if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
     const { method } = message.value
     const params = paramsOf(message.value)
@@ -381,7 +388,7 @@ class Dialogue {
     const refusal = this.#refusal(session, message, id)
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
-    // Never held: holding would use a place kept free.
+    // Skips the tarpit for this refusal: a delayed refusal would use one of the places kept free.
     if (typeof counted === 'object')
       return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
     const signal = new CallUnderWay()
@@ -401,11 +408,11 @@ class Dialogue {
       counted?.()
       session.ended(record)
       lease.release()
-      // A large answer is written in a separate turn; the session is in use until then.
+      // Writes a large answer in a separate turn; the session counts as in use until then.
       if (!reply.takesLong(response)) return left(response)
       return ownTurn(session.client).then(() => left(during('reply', () => reply.ready(response))))
     }
-    // An internal error is answered too: other requests of the POST may continue.
+    // Answers after an internal error too, so that other requests of the POST continue.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
     try {
       return endpoint.request(lease.generation, request).then(done, broke)
@@ -414,7 +421,7 @@ class Dialogue {
     }
   }
 
-  /** Answers a ping. The client can cancel it while a fault holds the answer. */
+  /** Answers a ping. While a fault delays the answer, the client can cancel the ping. */
   #ping(request: OwnRequest, session: Session): Promise<Response> {
     const { id, message } = request
     const { server } = session.endpoint
@@ -434,7 +441,7 @@ class Dialogue {
 
   #refusal(session: Session, message: Message, id: RequestId): string | undefined {
     const { value } = message
-    // In a batch: all clients of a server session share its handshake.
+    // Refuses `initialize` in a batch.
     if (value.method === 'initialize')
       return errorText(
         id,
@@ -456,12 +463,17 @@ class Dialogue {
   }
 }
 
-/** Whether a request has no id, and would bypass all checks of requests. */
+/**
+ * True when a request has no id. Without this check, such a request would count as a notification and bypass all checks
+ * of requests.
+ */
 function isWithoutId({ id, method }: Message['value']): boolean {
   return id === undefined && typeof method === 'string' && !method.startsWith('notifications/')
 }
 
-/** Returns how long all responses say to stay away, in milliseconds; undefined when any is no rejection. */
+/**
+ * Returns the shortest retry time of these rejections, in milliseconds; undefined when any response is not a rejection.
+ */
 function retryAfterOf(responses: readonly Response[]): Millis | undefined {
   let least: Millis | undefined
   for (const { retryAfterMs } of responses) {

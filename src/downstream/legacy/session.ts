@@ -33,11 +33,11 @@ import type { UnreadReplies } from '../http/unread-replies.ts'
 export interface SessionParts {
   readonly id: string
   readonly endpoint: Endpoint
-  /** The client's own `initialize` params. */
+  /** The params that the client sent with `initialize`. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** HTTP headers of the `initialize` request, lower case, without `Authorization`. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  /** Digest of that request's `Authorization`; empty without the header. */
+  /** Digest of the `initialize` request's `Authorization`; empty without the header. */
   readonly principal: string
   readonly version: LegacyVersion
   /** The client that opened the session, by address. */
@@ -47,15 +47,15 @@ export interface SessionParts {
   readonly keepAlive: KeepAlive
   readonly replayBudget: ReplayBudget
   readonly quotas: Pick<Quotas, 'calls' | 'pendingInputs'>
-  /** Translates a server's message for the endpoint; undefined drops the message. */
+  /** Translates a server's message for the endpoint; undefined when the message must not be passed on. */
   readonly inbound: (server: string, message: Message) => Message | undefined
   /** Translates the client's reply to a server's question for that server. */
   readonly outbound: (server: string, message: Message) => Message
 }
 
-/** Ends a call of a session early. */
+/** The signal that cancels a call of a session. */
 export class CallUnderWay extends Cancellation {
-  /** Whether the client has cancelled the call. */
+  /** True when the client has cancelled the call. */
   isTakenBack = false
 
   takeBack(why: GatewayError): void {
@@ -64,7 +64,7 @@ export class CallUnderWay extends Cancellation {
   }
 }
 
-/** A client of the legacy era between its `initialize` and its end. */
+/** The session of a client of the legacy era, from `initialize` to its end. */
 export class Session implements Caller {
   readonly id: string
   readonly endpoint: Endpoint
@@ -74,14 +74,14 @@ export class Session implements Caller {
   readonly client: string
   readonly era = 'legacy'
   readonly beganAt: Millis
-  /** Whether the session has had any request since its `initialize`. */
+  /** True when the session has had a request since its `initialize`. */
   used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, CallUnderWay>()
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
-  /** Places of calls in which a server asked the agent; created with the first question. */
+  /** The quota places of calls in which a server asked the agent a question; created with the first question. */
   #places: Map<CallRecord, SessionCallPlace> | undefined
   readonly #parts: SessionParts
   readonly #changes: Coalescing<string>
@@ -109,17 +109,17 @@ export class Session implements Caller {
     this.#lastUsed = this.beganAt
   }
 
-  /** Writes comments to quiet replies of this session. */
+  /** Sends keep-alive comments to replies without recent writes. */
   get keepAlive(): KeepAlive {
     return this.#parts.keepAlive
   }
 
-  /** The version the client requested, until another version is agreed. */
+  /** The protocol version: the requested version, or the version of the `initialize` answer once known. */
   get version(): LegacyVersion {
     return this.#version
   }
 
-  /** Stores the version in the answer to `initialize`; an unknown version changes nothing. */
+  /** Stores the protocol version of the answer to `initialize`; ignores an unknown version. */
   agreeOn(version: string): void {
     if (isLegacyVersion(version)) this.#version = version
   }
@@ -128,12 +128,12 @@ export class Session implements Caller {
     return this.#listening
   }
 
-  /** Whether the client accepts events without data and resumes a stream that ended early. */
+  /** True when the client accepts events without data, and resumes a stream that ended early. */
   get primes(): boolean {
     return this.version >= '2025-11-25'
   }
 
-  /** How long nothing has happened, in milliseconds; 0 while a call or a stream is open. */
+  /** Time since the last activity of the session, in milliseconds; 0 while a call or the session's stream is open. */
   get idleMs(): Millis {
     return this.inFlight.size > 0 || this.streams.standalone.attached
       ? 0
@@ -144,14 +144,15 @@ export class Session implements Caller {
     this.#lastUsed = this.#parts.clock.now()
   }
 
-  /** Records a write that may be too much for the client's connection. */
+  /** Tells `UnreadReplies` about a write that the client's connection may not have accepted. */
   wrote(response: ServerResponse): void {
     this.#parts.unread.wrote(response, this)
   }
 
   /**
-   * Starts listening: to everything outside of calls, or to a lost stream. Returns `unknown` for a foreign id and
-   * `over` for a stream that ended without an answer. `shift`: how many events later the stream starts.
+   * Opens the session's stream for messages outside of calls, or resumes the stream of `lastEventId`. Returns `unknown`
+   * for an unknown event id, and `over` for a stream that ended without an answer. `shift`: how many events later the
+   * stream starts.
    */
   listen(
     response: ServerResponse,
@@ -179,8 +180,9 @@ export class Session implements Caller {
   }
 
   /**
-   * Returns a server's message for the client, if the client gets the message. A request is kept until answered, or
-   * until its call ends. A request the client does not get is answered here.
+   * Returns the text of a server's message for the client; undefined when the client must not get it. Stores a server's
+   * request until the client answers it, or until its call ends. Answers a request that the client must not get with an
+   * error.
    */
   textFor(
     server: string,
@@ -193,7 +195,7 @@ export class Session implements Caller {
     if (answer === undefined) return inbound?.text
     if (inbound === undefined) {
       const method = String(message.value.method).slice(0, 200)
-      // The asking server is gone: nobody waits for the refusal.
+      // Ignores a failure, because the server may be gone.
       void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
       return undefined
     }
@@ -209,7 +211,7 @@ export class Session implements Caller {
     return undefined
   }
 
-  /** Marks a call as waiting for the agent. Returns an error when the call may not wait. */
+  /** Gives a call a place that it releases while it waits for its agent. Returns an error when too many calls wait. */
   #waits(call: CallRecord): GatewayError | undefined {
     if (call.asking > 0) return undefined
     const { client, quotas } = this.#parts
@@ -221,7 +223,7 @@ export class Session implements Caller {
     return undefined
   }
 
-  /** Ends a call: nobody waits for answers to its questions. */
+  /** Ends a call: drops its open questions. */
   ended(call: CallRecord): void {
     this.asked.end(call)
     const place = this.#places?.get(call)
@@ -237,10 +239,10 @@ export class Session implements Caller {
   }
 }
 
-/** The stream number for messages outside of calls. */
+/** The number of the stream for messages outside of calls. */
 const STANDALONE = 0
 
-/** Most remembered streams of a session that ended without an answer. */
+/** Most stream numbers stored for streams of a session that ended without an answer. */
 const MAX_UNANSWERED = 100
 
 /** The event streams of a session: one for messages outside of calls, and one for each POST that needs a stream. */
@@ -253,7 +255,7 @@ class SessionStreams {
   readonly #unanswered = new Set<number>()
   #count = STANDALONE
 
-  /** A session that primes gives its client an id to resume from before a stream's first event. */
+  /** If `session.primes`, streams send an event id before their first message, so the client can resume. */
   constructor(budget: ReplayBudget, session: Pick<Session, 'primes'>, care: StreamCare) {
     this.#log = new ReplayLog(budget)
     this.#session = session
@@ -261,7 +263,7 @@ class SessionStreams {
     this.standalone = this.#stream(STANDALONE)
   }
 
-  /** Opens a stream for a POST, from its first message on. */
+  /** Opens a stream as the reply to a POST. */
   open(response: ServerResponse): EventStream {
     const stream = this.#stream(++this.#count)
     this.#open.set(stream.number, stream)
@@ -269,7 +271,7 @@ class SessionStreams {
     return stream
   }
 
-  /** `isAnswered`: false for a stream whose requests were all cancelled. */
+  /** Ends a stream. `isAnswered`: false for a stream whose requests were all cancelled. */
   close(stream: EventStream, isAnswered = true): void {
     stream.end()
     this.#open.delete(stream.number)
@@ -280,9 +282,9 @@ class SessionStreams {
   }
 
   /**
-   * Sends a client its lost stream, or without an event id the stream outside of calls. Returns the stream, undefined
-   * for a foreign id, or `over` for a stream that ended without an answer. `shift`: how many events later the stream
-   * starts.
+   * Resumes the stream of an event id on a connection; without an event id, sends the stream for messages outside of
+   * calls. Returns the stream, undefined for an unknown event id, or `over` for a stream that ended without an answer.
+   * `shift`: how many events later the stream starts.
    */
   attach(
     response: ServerResponse,
@@ -298,7 +300,7 @@ class SessionStreams {
     if (isOver) return 'over'
     const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
-    // Events of a finished stream are replayed as far as kept.
+    // Of a finished stream, replays the events that the log still has, and ends the stream again.
     if (live === undefined) stream.end()
     return stream
   }
@@ -317,7 +319,7 @@ class SessionStreams {
 /** A server's request that the agent has not answered yet. */
 interface Question {
   readonly server: string
-  /** The server's own id and progress token. */
+  /** The id and the progress token that the server chose. */
   readonly id: unknown
   readonly progressToken: unknown
   readonly asking: ServerQuestion
@@ -325,23 +327,23 @@ interface Question {
   readonly call: object | undefined
 }
 
-/** Most answers an agent may owe. */
+/** Most unanswered questions of an agent. */
 const MAX_OPEN = 1_000
 
 /**
- * The questions of servers to an agent. Servers number their requests independently, so the agent sees Breakwater's
- * ids, which lead its answers back. A question asked during a call ends with the call.
+ * The open questions of servers to an agent. Ids of different servers may be equal, so the agent gets ids made by
+ * Breakwater; each id leads to the server and its own id. A question asked during a call ends with the call.
  */
 export class PendingServerRequests {
-  /** Created with the first question: most of thousands of sessions get none. */
+  /** The open questions by Breakwater's id; created with the first question, because most sessions get none. */
   #open: Map<unknown, Question> | undefined
-  /** Breakwater's ids of questions asked during running calls. */
+  /** Breakwater's ids of the open questions of each running call. */
   #byCall: Map<object, Set<string>> | undefined
   #count = 0
 
   readonly #outbound: SessionParts['outbound']
 
-  /** `outbound` translates the agent's message for a server. */
+  /** `outbound` translates the agent's answer for a server. */
   constructor(outbound: SessionParts['outbound']) {
     this.#outbound = outbound
   }
@@ -350,12 +352,12 @@ export class PendingServerRequests {
     return this.#open?.size ?? 0
   }
 
-  /** Whether the agent owes too many answers to get another question. */
+  /** True when the agent has too many unanswered questions to get another. */
   get isFull(): boolean {
     return this.size >= MAX_OPEN
   }
 
-  /** Notes a server's question, and returns its text for the agent: Breakwater's id takes the place of the server's. */
+  /** Stores a server's question. Returns its text for the agent, with Breakwater's id in place of the server's id. */
   ask(server: string, request: Message, asking: ServerQuestion, call?: object): string {
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta
@@ -372,7 +374,7 @@ export class PendingServerRequests {
     return progressToken === undefined ? text : replaceAt(text, ['params', '_meta', 'progressToken'], id)
   }
 
-  /** Passes the agent's answer to its server. False when no server asked or waits any more. */
+  /** Passes the agent's answer to its server. Resolves to false when no question has this id any more. */
   async answer(response: Message): Promise<boolean> {
     const question = this.#take(response.value.id)
     if (question === undefined) return false
@@ -380,7 +382,7 @@ export class PendingServerRequests {
     return true
   }
 
-  /** Ends a call: nobody waits for answers to its questions. */
+  /** Ends a call: drops its open questions. */
   end(call: object): void {
     const ids = this.#byCall?.get(call)
     if (ids === undefined) return
@@ -388,7 +390,10 @@ export class PendingServerRequests {
     for (const id of ids) this.#open?.delete(id)
   }
 
-  /** Returns the agent's progress on a question, for the server; undefined when the server asked for no progress. */
+  /**
+   * Returns the agent's progress notification with the server's progress token; undefined when the server asked for no
+   * progress.
+   */
   progress(notification: Message): { server: string; text: string } | undefined {
     const question = this.#open?.get(paramsOf(notification.value).progressToken)
     if (question?.progressToken === undefined) return undefined
@@ -397,7 +402,7 @@ export class PendingServerRequests {
     return { server, text: replaceAt(text, ['params', 'progressToken'], progressToken) }
   }
 
-  /** Withdraws a server's question; the returned text tells the agent, under Breakwater's id. */
+  /** Drops a question that its server has cancelled. Returns the cancellation for the agent, with Breakwater's id. */
   withdraw(server: string, notification: Message): string | undefined {
     const theirs = paramsOf(notification.value).requestId
     if (!isRequestId(theirs)) return undefined
@@ -410,7 +415,7 @@ export class PendingServerRequests {
     return undefined
   }
 
-  /** Looks up an id from the agent, which may be any value. */
+  /** Removes and returns the question with an id from the agent; the id may be any value. */
   #take(id: unknown): Question | undefined {
     const question = this.#open?.get(id)
     if (question === undefined) return undefined

@@ -17,24 +17,24 @@ import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 export interface SessionLimits {
-  /** How long a session may stay without any request. */
+  /** How long a session may live without any request after `initialize`, in milliseconds. */
   readonly unused: Millis
-  /** How long a session may stay unused. */
+  /** How long a session may be idle, in milliseconds. */
   readonly idle: Millis
   /** Most calls in progress in one session. */
   readonly maxInFlight: number
 }
 
-/** One timer for all sessions: an idle session lives at most this much too long. */
+/** Interval between searches for idle sessions, in milliseconds. An idle session lives at most this much too long. */
 const SWEEP_MS: Millis = 15_000
 
-/** Most sessions examined for a newcomer. */
+/** Most sessions examined to make room for a new session. */
 const MOST_LOOKS = 1_000
 
-/** Catalog changes within this time are announced together, in milliseconds. */
+/** Time in which list changes are collected before one announcement, in milliseconds. */
 const TELL_MS: Millis = 100
 
-/** All legacy-era sessions: limited in number, in total and for each client, and swept when idle. */
+/** All sessions of the legacy era. Limits their number, in total and for each client, and ends idle sessions. */
 export class Sessions {
   readonly limits: SessionLimits
   readonly #live: Live<GatewayGeneration>
@@ -43,21 +43,24 @@ export class Sessions {
   readonly #keepAlive: KeepAlive
   readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
-  /** The sessions whose server was removed: each ends with its last call. */
+  /** Sessions whose server was removed; each ends with its last call. */
   readonly #leaving = new Set<Session>()
-  /** All sessions, also drafts and leaving sessions, with their quota holdings. */
+  /** All sessions with their quota holdings, including drafts and sessions of removed servers. */
   readonly #all = new Map<Session, Holding>()
   readonly #quota: EvictingQuota
   readonly #quotas: Guards['quotas']
   readonly #initializeParamsQuota: EvictingQuota
-  /** Sessions without a request at the last look, the oldest first. */
+  /**
+   * Sessions without a request since their `initialize`, the oldest first. Sessions in use are removed at the next
+   * search.
+   */
   readonly #unused = new Set<Session>()
   readonly #untold = new Set<string>()
   readonly #onEnd: (session: Session, error: GatewayError | undefined) => void
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
 
-  /** Calls `onEnd` for each ended session, with the error that ended its calls; not for drafts. */
+  /** Calls `onEnd` for each ended session except drafts, with the error that ended its calls. */
   constructor(
     live: Live<GatewayGeneration>,
     clock: Clock,
@@ -82,7 +85,7 @@ export class Sessions {
     return this.#byId.size
   }
 
-  /** Returns why a client may not begin another session; ends idle sessions of others to make room. */
+  /** Ends idle sessions of other clients to make room for a new session. Returns an error when there is no room. */
   refusal(client: string, principal: string): GatewayError | undefined {
     return this.#quota.makeRoom(client, principal, 1, (limit) => {
       const spare = this.#unusedFor(client, principal, limit)
@@ -91,8 +94,9 @@ export class Sessions {
   }
 
   /**
-   * Returns the session to end when the only other choice is to refuse a newcomer. Candidates had no request yet and
-   * listen to nothing. The oldest goes: of the same principal, else of the same client, else of anybody.
+   * Returns the session to end so that a new session need not be refused; undefined without a candidate. Candidates had
+   * no request yet and have no open stream. Returns the oldest of the same principal, else of the same client, else of
+   * any client.
    */
   #unusedFor(client: string, principal: string, limit: 'max' | 'perClient'): Session | undefined {
     let found: Session | undefined
@@ -111,7 +115,10 @@ export class Sessions {
     return found
   }
 
-  /** Returns why a client's description cannot be kept; ends idle sessions of others to make room. */
+  /**
+   * Ends idle sessions of other clients to make room for a client's description. Returns an error when there is no
+   * room.
+   */
   initializeRefusal(
     client: string,
     principal: string,
@@ -129,12 +136,15 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
-  /** Whether a request has the credentials that opened a session. */
+  /** True when a request has the credentials that opened a session. */
   isOf(session: Session, headers: InboundHeaders): boolean {
     return bearsCredentialsOf(session, headers, this.#live.current.servers)
   }
 
-  /** Creates a session that cannot be found yet: `initialize` may still fail. Call either `add` or `close`. */
+  /**
+   * Creates a draft: a session that `find` does not return yet, because `initialize` may still fail. Call `add` or
+   * `close` afterwards.
+   */
   draft(
     parts: Pick<SessionParts, 'endpoint' | 'initializeParams' | 'headers' | 'version' | 'client'>,
   ): Session {
@@ -161,7 +171,7 @@ export class Sessions {
     const holding: Holding = {
       client,
       principal,
-      // A session in its `initialize` is in use, and a leaving session ends anyway.
+      // Drafts and sessions of removed servers are never idle: a draft is in use, and the others end anyway.
       get idleMs() {
         return byId.has(id) ? session.idleMs : 0
       },
@@ -180,7 +190,7 @@ export class Sessions {
     this.#initializeParamsQuota.drop(holding)
   }
 
-  /** Makes a draft findable; false when the draft was closed meanwhile. */
+  /** Makes a draft a full session, which `find` returns. Returns false when the draft was closed meanwhile. */
   add(session: Session): boolean {
     if (!this.#all.has(session)) return false
     this.#byId.set(session.id, session)
@@ -196,7 +206,8 @@ export class Sessions {
     this.#discount(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]
-    // A shared run of a call continues over its upstream session, unless the gateway stops.
+    // Without `error`, a call that other callers have joined continues over the upstream session. With `error`, it ends
+    // at once.
     await Promise.all(
       servers.map(({ upstreamSessions }) =>
         error === undefined ? upstreamSessions.end(session) : upstreamSessions.drop(session),
@@ -212,7 +223,7 @@ export class Sessions {
     await Promise.all([...this.#all.keys()].map((session) => this.close(session, error)))
   }
 
-  /** Ends the sessions of removed servers, each with its last call: until then its client may answer questions. */
+  /** Ends the sessions of removed servers, each with its last call. Until then the client may answer questions. */
   closeOrphans(): void {
     const { servers } = this.#live.current
     for (const session of this.#byId.values()) {
@@ -225,12 +236,16 @@ export class Sessions {
     }
   }
 
-  /** Called when calls of a session have ended: ends a session that waited only for its last call. */
+  /**
+   * Ends a session of a removed server after its last call. Callers call this whenever calls of a session have ended.
+   */
   settle(session: Session): void {
     if (this.#leaving.has(session) && session.inFlight.size === 0) void this.close(session)
   }
 
-  /** Tells all sessions on the aggregate that lists changed; many changes at once are announced once. */
+  /**
+   * Tells all sessions of the endpoint for all servers that lists changed. Announces changes within `TELL_MS` together.
+   */
   tellChanged(changed: readonly ListKind[]): void {
     for (const kind of changed) this.#untold.add(kinds[kind].changed)
     this.#cancelTell ??= this.#clock.after(TELL_MS, () => {

@@ -12,28 +12,28 @@ import type { UnreadReplies } from '../http/unread-replies.ts'
 /** Limits for each agent, and keep-alive for its connections. */
 export interface Guards {
   readonly limits: RequestLimits
-  /** Holds back rejections of clients that come back too soon. */
+  /** Delays rejections of clients that retry too soon. */
   readonly tarpit: Tarpit
-  /** The limits on each client's share of shared resources. */
+  /** The limits on each client's share of common resources. */
   readonly quotas: Quotas
-  /** The tenants that requests count for. */
+  /** Decides which tenant a request counts for. */
   readonly tenancies: Tenancies
-  /** Called for an internal error while handling a request; returns the text of the error answer. */
+  /** Logs an internal error while handling a request. Returns the text of the error answer. */
   readonly defect: (id: RequestId, cause: unknown) => string
   readonly unread: UnreadReplies
-  /** Open replies, which get keep-alive comments while quiet. */
+  /** Sends keep-alive comments to open replies without recent writes. */
   readonly keepAlive: KeepAlive
-  /** The events of all sessions, kept for resuming clients. */
+  /** Bounds the events of all sessions that are kept for resuming clients. */
   readonly replay: ReplayBudget
 }
 
 export interface RequestRate {
   readonly rate: Rate
-  /** Most requests at once after a pause; default: the requests of one second, at least 1. */
+  /** Most requests at once after a pause; default: the rate for one second, at least 1. */
   readonly burst?: number | undefined
 }
 
-/** Without a rate, or with `false`, there is no limit. */
+/** The request rates for a session and for a tenant; `undefined` or `false`: no limit. */
 export interface RequestRates {
   readonly perSession?: RequestRate | false | undefined
   readonly perTenant?: RequestRate | false | undefined
@@ -49,8 +49,8 @@ interface Limited {
 }
 
 /**
- * Limits the rate of all requests. The check runs before all else, so a client in a loop costs next to nothing: a
- * refused request makes no record, call or log.
+ * Limits the rate of requests of each session and tenant. The check runs before the gateway makes a record, a call or a
+ * log line. So a client that repeats requests in a loop costs little.
  */
 export class RequestLimits {
   readonly #clock: Clock
@@ -75,7 +75,10 @@ export class RequestLimits {
     this.#tenant = this.#limited(rates.perTenant, 'tenant')
   }
 
-  /** Returns the error when another request comes too fast, else undefined. `session`: undefined without a session. */
+  /**
+   * Counts a request. Returns an error when the request comes too fast; undefined otherwise. `session`: undefined
+   * without a session.
+   */
   refusal(session: string | undefined, countsAs: string): GatewayError | undefined {
     if (this.#session === undefined && this.#tenant === undefined) return undefined
     const bySession = session === undefined ? undefined : this.#take(this.#session, session, 'per_session')

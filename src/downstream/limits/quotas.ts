@@ -2,13 +2,13 @@ import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { SETTLED_MS } from '../../access/caller.ts'
 
-/** Most of something open at once, for all clients and for each client. */
+/** The most open items of one kind at once, for all clients and for each client. */
 export interface Share {
   readonly max: number
   readonly perClient: number
 }
 
-/** The setting behind a limit for all clients, if any; the keys name the limits in metrics. */
+/** The config key of each limit for all clients, if any. The object's keys name the limits in metrics. */
 const keys = {
   calls: 'gateway.maxInFlight',
   callers: undefined,
@@ -26,7 +26,7 @@ const PER_CLIENT = 'gateway.limits.perClient'
 export type QuotaName = keyof typeof keys
 export type Shares = Readonly<Record<QuotaName, Share>>
 
-/** A met limit, as named in the metric of refusals. */
+/** The name of an exceeded limit in the metric of refusals. */
 export type QuotaLimit =
   | QuotaName
   | `${QuotaName}_per_client`
@@ -44,15 +44,18 @@ export const quotaLimits: readonly QuotaLimit[] = [
   'pipelined_per_connection',
 ]
 
-/** When to retry at a full quota, in milliseconds: nobody knows when a place becomes free. */
+/**
+ * Retry time that a full quota tells a client, in milliseconds; an estimate, since the time of the next free place is
+ * unknown.
+ */
 const RETRY_MS = 5_000
 
 const halfOf = (max: number) => Math.max(1, Math.floor(max / 2))
 
-/** The part of a client's places kept for tenants with few places. */
+/** The part of a client's places that is reserved for tenants with few places. */
 const KEPT_FREE = 1 / 8
 
-/** Amounts by key; a key whose amount is 0 is forgotten. */
+/** Amounts by key; removes a key whose amount falls to 0. */
 class Count {
   readonly #amounts = new Map<string, { open: number }>()
 
@@ -76,7 +79,7 @@ export class Quota {
   readonly #counts = new Count()
   #total = 0
 
-  /** `what` names the items in messages; calls `refused` for each refusal. */
+  /** `what` names the items in messages. Calls `refused` for each refusal. */
   constructor(name: QuotaName, what: string, share: Share, refused: (limit: QuotaLimit) => void) {
     this.#name = name
     this.#what = what
@@ -92,23 +95,23 @@ export class Quota {
     return this.#counts.of(client)
   }
 
-  /** Returns the limit exceeded by another item, counted as `amount`; undefined when there is room. */
+  /** Returns the limit that another item of this amount would exceed; undefined when there is room. */
   exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
     const { max, perClient } = this.share
     const total = this.#total + amount
-    // While the total is below a single client's limit, no client can exceed its limit.
+    // Returns early: while the total is within the limit of one client, no client can exceed this limit.
     if (total <= perClient && total <= max) return undefined
     if (this.of(client) + amount > perClient && perClient < max) return 'perClient'
     return total > max ? 'max' : undefined
   }
 
-  /** Returns the refusal of another item of a client, and counts the refusal; undefined when there is room. */
+  /** Returns and counts a refusal when a client may not open another item; undefined when there is room. */
   refusal(client: string, amount = 1): GatewayError | undefined {
     const limit = this.exceeds(client, amount)
     return limit === undefined ? undefined : this.refuse(limit)
   }
 
-  /** Returns, and counts, the error of a client at its limit. */
+  /** Counts a refusal at this limit, and returns its error. */
   refuse(limit: 'max' | 'perClient'): GatewayError {
     const ofClient = limit === 'perClient'
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
@@ -119,20 +122,23 @@ export class Quota {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
-  /** Whether a tenant with `own` places gets no more: in the last eighth, nobody may hold more places than are free. */
+  /**
+   * True when a tenant with `own` places must not get another place. In the last eighth of a client's places, no tenant
+   * may hold more places than are free.
+   */
   isKeptFrom(client: string, own: number): boolean {
     const { perClient } = this.share
     const free = perClient - this.of(client)
     return free <= Math.floor(perClient * KEPT_FREE) && own >= free
   }
 
-  /** Whether `own` places are all that a client may have, except for the last eighth. */
+  /** True when `own` places are all places of a client except the last eighth. */
   isNearlyAll(own: number): boolean {
     const { perClient } = this.share
     return own >= perClient - Math.ceil(perClient * KEPT_FREE)
   }
 
-  /** Returns, and counts, the refusal of a tenant in the last eighth of its client's places. */
+  /** Counts a refusal of a tenant in the last eighth of its client's places, and returns its error. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
     const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant already holds as many as are free; all new tenants count as one for their first second`
@@ -144,14 +150,14 @@ export class Quota {
     this.#total += amount
   }
 
-  /** `amount`: as in `take`. */
+  /** Gives back what `take` took, with the same amount. */
   release(client: string, amount = 1): void {
     this.#counts.add(client, -amount)
     this.#total -= amount
   }
 }
 
-/** The owner of a call waiting for its agent. `session`: undefined for agents without sessions. */
+/** The owner of a call that waits for its agent. `session`: undefined for agents without sessions. */
 export interface Asked {
   readonly client: string
   readonly tenant: string
@@ -160,8 +166,8 @@ export interface Asked {
 
 /**
  * Counts calls that wait for an answer of their agent, which may take minutes. A tenant may hold half of its client's
- * share, and a session a quarter. In the last eighth a tenant may hold as many places as are still free. So agents that
- * never answer leave room for others behind the same address.
+ * places, and a session a quarter. In the last eighth of the places, a tenant may hold as many places as are free. So
+ * agents that never answer leave room for other agents behind the same address.
  */
 export class PendingInputQuota {
   readonly #all: Quota
@@ -169,7 +175,7 @@ export class PendingInputQuota {
   readonly #ofSessions = new Count()
   readonly #refused: (limit: QuotaLimit) => void
 
-  /** `all` counts the calls by client; calls `refused` for each refusal by the share of a tenant or session. */
+  /** `all` counts the calls by client. Calls `refused` for each refusal at the limit of a tenant or session. */
   constructor(all: Quota, refused: (limit: QuotaLimit) => void) {
     this.#all = all
     this.#refused = refused
@@ -183,7 +189,7 @@ export class PendingInputQuota {
     this.#all.share = share
   }
 
-  /** Returns the refusal of another waiting call, and counts the refusal; undefined when there is room. */
+  /** Returns and counts a refusal when another call must not wait; undefined when there is room. */
   refusal(asked: Asked): GatewayError | undefined {
     const { perClient } = this.#all.share
     const ofTenant = halfOf(perClient)
@@ -192,7 +198,8 @@ export class PendingInputQuota {
     if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
       return this.#refuse('session', ofSession, 'a quarter')
     const own = this.#ofTenants.of(tenantKey(asked))
-    // Agents whose names have not settled count as one tenant: those with nothing open still get a place.
+    // All agents with new names count as one tenant. A session of such an agent without a waiting call gets a place
+    // even when this tenant's limit is reached.
     const isNew = asked.tenant === '' && session !== undefined && this.#ofSessions.of(session) === 0
     if (own >= ofTenant && !isNew) return this.#refuse('tenant', ofTenant, 'half')
     const full = this.#all.refusal(asked.client)
@@ -206,7 +213,7 @@ export class PendingInputQuota {
     if (asked.session !== undefined) this.#ofSessions.add(asked.session, 1)
   }
 
-  /** `asked`: as in `take`. */
+  /** Gives back the place that `take` took for `asked`. */
   release(asked: Asked): void {
     this.#all.release(asked.client)
     this.#ofTenants.add(tenantKey(asked), -1)
@@ -223,12 +230,15 @@ export class PendingInputQuota {
 
 const WAITING = 'calls that wait for answers'
 
-/** Tenants are counted from this part of a client's places on, so that usual calls cost one comparison. */
+/**
+ * Places are counted for each tenant only once this part of a client's places is in use. So a usual call costs one
+ * comparison.
+ */
 const TOLD_APART_FROM = 1 / 2
 
 /**
- * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as
- * are free. So a tenant with a thousand calls leaves room for others behind the same address.
+ * Counts the places of a quota by tenant. In the last eighth of a client's places, a tenant may hold as many places as
+ * are free. So a tenant with a thousand calls leaves room for other tenants behind the same address.
  */
 export class TenantPlaces {
   readonly #all: Quota
@@ -239,7 +249,10 @@ export class TenantPlaces {
     this.#all = all
   }
 
-  /** Takes places for a tenant. Returns the refusal, or an undo function; undefined while tenants are not counted. */
+  /**
+   * Takes places for a tenant. Returns a function that gives the places back, or an error; undefined while tenants are
+   * not counted.
+   */
   begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
     const { client } = asked
     const apart = this.#all.share.perClient * TOLD_APART_FROM
@@ -251,38 +264,41 @@ export class TenantPlaces {
   }
 }
 
-/** Anybody may use any tenant name: at another address the same name is another tenant. */
+/**
+ * Includes the client's address: the same tenant name at another address is another tenant, because any client may use
+ * any name.
+ */
 const tenantKey = ({ client, tenant }: Pick<Asked, 'client' | 'tenant'>) => `${client}\n${tenant}`
 
-/** An open item of a client; quotas may end items to make room for others. */
+/** An open item of a client, such as a session. A quota may end an idle item to make room for another. */
 export interface Holding {
   readonly client: string
-  /** Digest of the credentials at opening: distinguishes agents that share an address. */
+  /** Digest of the credentials that opened the item; tells agents behind one address apart. */
   readonly principal: string
-  /** How long unused, in milliseconds; 0 while it must not be ended. */
+  /** How long the item has been unused, in milliseconds; 0 while it must not be ended. */
   readonly idleMs: Millis
   end(): void
 }
 
-/** The holdings of a client with their amounts, and the sums by principal. */
+/** The items of a client with their amounts, and the sums by principal. */
 interface Held {
   readonly amounts: Map<Holding, number>
   readonly byPrincipal: Map<string, number>
 }
 
 /**
- * A quota that makes room by ending idle holdings: the longest idle holding of the client with the most, if that client
- * has more than the newcomer would have. At a shared address, the principal with the most loses. Clients that nothing
- * distinguishes lose only holdings larger than the newcomer's. A client that lost a holding learns from its next
- * request to begin anew; turning everybody away while one client hoards would be worse.
+ * A quota that ends idle items to make room for a new item. Ends the longest idle item of the client that has the most,
+ * if that client has more than the new item's client would have. Behind a shared address, ends an item of the principal
+ * that has the most. Without such a client or principal, ends only an item larger than the new item. The owner of an
+ * ended item gets an error at its next request, and must begin anew.
  */
 export class EvictingQuota extends Quota {
-  /** By client. */
+  /** The items by client. */
   readonly #held = new Map<string, Held>()
 
   /**
-   * Ends idle holdings until `amount` fits for a client. Returns the refusal when even so there is no room. `spare`
-   * returns another holding to end when nobody has too much.
+   * Ends idle items until `amount` fits for a client. Returns the refusal when there is still no room. `spare` returns
+   * another item to end when no client has too much.
    */
   makeRoom(
     client: string,
@@ -310,7 +326,7 @@ export class EvictingQuota extends Quota {
     this.take(client, amount)
   }
 
-  /** Gives back the holding's amount. Safe to call twice. */
+  /** Gives back the item's amount. Safe to call twice. */
   drop(holding: Holding): void {
     const { client, principal } = holding
     const own = this.#held.get(client)
@@ -330,7 +346,10 @@ export class EvictingQuota extends Quota {
     return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
   }
 
-  /** Returns the greediest principal's holdings at the client with the most, if more than `client` would have. */
+  /**
+   * Finds the client that has the most, and more than `client` would have. Returns the items of its largest principal;
+   * empty without such a client.
+   */
   #hoardOf(client: string, amount: number): Iterable<Holding> {
     let most = this.of(client) + amount
     let greediest: string | undefined
@@ -338,7 +357,10 @@ export class EvictingQuota extends Quota {
     return greediest === undefined ? [] : this.#hoardWithin(greediest)
   }
 
-  /** Returns the holdings of the principal with the most at one address, if it has more than `principal` would have. */
+  /**
+   * Returns the items of the principal that has the most at one address; empty unless it has more than `principal`
+   * would have.
+   */
   #hoardWithin(client: string, principal?: string, amount = 0): Holding[] {
     const own = this.#held.get(client)
     if (own === undefined) return []
@@ -350,7 +372,7 @@ export class EvictingQuota extends Quota {
   }
 
   #larger(client: string, amount: number): Holding[] {
-    // No holding counts less than 1. Skipping the search here keeps repeated refusals cheap.
+    // Skips the search, because no item is larger than the smallest amount, 1. So repeated refusals stay cheap.
     if (amount <= 1) return []
     const own = this.#held.get(client)?.amounts ?? []
     return [...own].filter(([, each]) => each > amount).map(([held]) => held)
@@ -367,22 +389,22 @@ function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
   return idlest
 }
 
-/** The limits on each client's share of common resources. The address of its connection identifies a client. */
+/** The limits on each client's share of common resources. A client is identified by the address of its connection. */
 export class Quotas {
   readonly calls: Quota
   readonly tenantCalls: TenantPlaces
   readonly tenantListens: TenantPlaces
-  /** Kinds of clients without sessions. */
+  /** Callers of the modern era: clients with equal capabilities and credentials share one caller. */
   readonly callers: Quota
   readonly connections: Quota
-  /** Bytes kept of clients' descriptions, in sessions and in kinds of clients. */
+  /** Bytes of clients' descriptions, kept for sessions and for callers of the modern era. */
   readonly initializeParams: EvictingQuota
   readonly listens: Quota
-  /** Calls waiting for an answer of their client. */
+  /** Calls that wait for an answer of their client. */
   readonly pendingInputs: PendingInputQuota
-  /** Bytes of questions, and of answers kept until their clients fetch them. */
+  /** Bytes of open questions, and of answers kept until their clients fetch them. */
   readonly answers: Quota
-  /** Requests waiting for an earlier reply on their connection. */
+  /** Requests that wait for an earlier reply on their connection. */
   readonly pipelined: Quota
   readonly sessions: EvictingQuota
   readonly refused: (limit: QuotaLimit) => void
@@ -404,16 +426,19 @@ export class Quotas {
     this.sessions = new EvictingQuota('sessions', 'sessions', shares.sessions, refused)
   }
 
-  /** Sets new limits. Items that are open already stay. */
+  /** Sets new limits. Open items stay open, even above the new limits. */
   tune(shares: Shares): void {
     for (const name of Object.keys(shares) as QuotaName[]) this[name].share = shares[name]
   }
 }
 
-/** An IPv6 client is a /64 prefix: its owner controls all addresses below. */
+/**
+ * Number of 16-bit groups of an IPv6 address that identify a client: the /64 prefix, since one owner controls all its
+ * addresses.
+ */
 const PREFIX_GROUPS = 4
 
-/** Returns the client behind a connection's address. */
+/** Returns the client's name: its IPv4 address, or the /64 prefix of its IPv6 address. */
 export function clientOf(address: string | undefined): string {
   if (address === undefined || !address.includes(':')) return address ?? ''
   if (address.startsWith('::ffff:') && address.includes('.')) return address.slice('::ffff:'.length)

@@ -3,31 +3,34 @@ import { Recent } from '../../units/recent.ts'
 import type { Share } from './quotas.ts'
 import type { Tenancy } from '../../access/caller.ts'
 
-/** Early requests allowed before answers are held back, and further free early requests each second. */
+/** Number of early retries without a delay: in total, and again for each second. */
 const FREE = 10
 const FREE_PER_MS = FREE / 1_000
 
-/** The first pause, in milliseconds; each further early request doubles the pause, up to the longest. */
+/** The first delay, in milliseconds; each further early retry doubles the delay, up to `longestMs`. */
 const FIRST_MS: Millis = 10
 
 const MOST_CLIENTS = 10_000
 
-/** Most answers held at a time, of all clients and of each client; further answers go out at once. */
+/** Most delayed answers at a time, of all clients and of each client; further answers are sent at once. */
 const MOST_HELD = 500
 const MOST_HELD_OF_ONE = 125
 
-/** The largest share of an address's calls that may be held; the rest stays free for other calls. */
+/** The largest part of the call quota that delayed answers may use; the rest stays free for other calls. */
 const LARGEST_SHARE = 1 / 4
 
-/** How long a client is remembered after its return time, in milliseconds: earlier requests may be rejected later. */
+/**
+ * How long a client is remembered after its retry time, in milliseconds. A request sent before this time may still be
+ * rejected later.
+ */
 const REMEMBER_MS: Millis = 60_000
 
 interface Visitor {
-  /** When the client was first told to stay away since its last accepted return. */
+  /** Time of the first rejection since the client last waited long enough. */
   toldAt: Millis
-  /** The latest time at which the client may come back. */
+  /** The client's retry time: the latest of its rejections. */
   backAt: Millis
-  /** Number of early returns, less the free ones. */
+  /** Number of early retries, reduced by the free retries of each second. */
   tooSoon: number
   /** When `tooSoon` was last updated. */
   countedAt: Millis
@@ -35,26 +38,26 @@ interface Visitor {
 }
 
 /**
- * A tarpit. Rejections are cheap, and a client that returns at once for the next rejection would use up gateway time.
- * Its rejections are held back, each twice as long as the last, up to the longest pause and never longer than the
- * client was told to stay away. Other answers are never held.
+ * Delays the rejections of clients that retry before their retry time, because such a client would use up CPU time of
+ * the gateway. Each delay is twice the last one, up to the longest delay, and never longer than the rejection's own
+ * retry time. The tarpit never delays other answers.
  *
- * Clients that share a session and each obey their rejections look like a single early client; so does a client told to
- * avoid two tools for different times. So some early returns each second are free.
+ * Some early retries each second cause no delay. Clients that share a session look like one client that retries early,
+ * even if each client obeys its rejections. The same is true for a client with different retry times for two tools.
  */
 export class Tarpit {
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #calls: { readonly share: Share }
   readonly #noted: () => void
   readonly #visitors = new Recent<Visitor>(MOST_CLIENTS)
-  /** A function for each held answer, which releases the answer. */
+  /** A function for each delayed answer; calling it sends the answer. */
   readonly #held = new Set<() => void>()
   #longestMs: Millis
   #isOpen = true
 
   /**
-   * `longestMs`: the longest pause in milliseconds; 0: none. `calls`: the quota for calls; held answers count as calls.
-   * Calls `noted` for each held answer.
+   * `longestMs`: the longest delay in milliseconds; 0: no delays. `calls`: the quota for calls, because delayed answers
+   * count as calls. Calls `noted` for each delayed answer.
    */
   constructor(
     clock: Pick<Clock, 'now' | 'after'>,
@@ -77,15 +80,15 @@ export class Tarpit {
     this.#longestMs = longestMs
   }
 
-  /** Releases all held answers and holds no more: the gateway is closing. */
+  /** Releases all delayed answers, and delays no further answers, because the gateway is closing. */
   close(): void {
     this.#isOpen = false
     for (const letGo of this.#held) letGo()
   }
 
   /**
-   * Resolves when a rejection may be sent; undefined: at once. `client` is the rejected client, `cameAt` the arrival
-   * time on the monotonic clock, and `retryAfterMs` how long to stay away; undefined for other answers.
+   * Returns a promise that resolves when a rejection may be sent; undefined: at once. `cameAt` is the request's arrival
+   * on the monotonic clock. `retryAfterMs` is the rejection's retry time, undefined for other answers.
    */
   hold(client: string, cameAt: Millis, retryAfterMs: Millis | undefined): Promise<void> | undefined {
     if (retryAfterMs === undefined || !this.#isOpen) return undefined
@@ -93,7 +96,7 @@ export class Tarpit {
     const visitor = this.#visitorAt(client, cameAt, now)
     const askedMs = Math.min(pauseAfter(visitor.tooSoon), retryAfterMs, this.#longestMs)
     const pauseMs = this.#hasRoom(visitor) ? askedMs : 0
-    // The client learns its retry time when the pause is over.
+    // Adds the delay: the client learns its retry time only after the delay.
     visitor.backAt = Math.max(visitor.backAt, now + pauseMs + retryAfterMs)
     return pauseMs > 0 ? this.#pause(visitor, pauseMs) : undefined
   }
@@ -119,7 +122,7 @@ export class Tarpit {
     return this.#held.size < most && visitor.held < MOST_HELD_OF_ONE
   }
 
-  /** Returns the client that was rejected once more, and counts a return that came too soon. */
+  /** Returns the record of a rejected client; counts the request as an early retry if it came before the retry time. */
   #visitorAt(client: string, cameAt: Millis, now: Millis): Visitor {
     const known = this.#visitors.get(client)
     if (known === undefined || cameAt >= known.backAt) {
@@ -128,7 +131,7 @@ export class Tarpit {
       this.#visitors.set(client, visitor)
       return visitor
     }
-    // An earlier request was sent before the client knew of the rejection.
+    // Does not count a request that came before the first rejection: the client did not know its retry time.
     if (cameAt <= known.toldAt) return known
     known.tooSoon = Math.max(0, known.tooSoon - (now - known.countedAt) * FREE_PER_MS) + 1
     known.countedAt = now
@@ -136,7 +139,7 @@ export class Tarpit {
   }
 }
 
-/** Names the sender of a request where no sessions tell clients apart. */
+/** Returns the name for the tarpit of a request's sender without a session: its client and tenant. */
 export const senderOf = (client: string, { countsAs }: Tenancy): string => `${client} ${countsAs}`
 
 function pauseAfter(tooSoon: number): Millis {

@@ -37,7 +37,7 @@ import type { PendingInputStore } from './pending-inputs.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
 
-/** A POST that waits for this call: its id, progress token and reply. */
+/** A POST that waits for this call: its request id, progress token and reply. */
 interface Round {
   readonly id: RequestId
   readonly progressToken: unknown
@@ -61,12 +61,15 @@ interface ModernCallParts {
  */
 export class ModernCall implements ChannelWire {
   readonly signal = new Cancellation()
-  /** The first POST's envelope. The id, of any length, is kept only until the answer waits for another POST. */
+  /**
+   * The first POST's envelope. When the answer waits for a further POST, the request id is dropped, because it may be
+   * long.
+   */
   envelope: Envelope
   readonly caller: PooledCaller
-  /** The servers of the config when the call began; they decide which headers tell callers apart. */
+  /** The servers of the config when the call began. They decide which headers tell callers apart. */
   readonly servers: Servers
-  /** The target named by the request: a retry must name the same target. */
+  /** The server, method and name of the request. The POST that resumes the call must name the same target. */
   readonly target: string
   /** The client that sent the call, and the tenant it counts for. */
   readonly client: string
@@ -75,12 +78,12 @@ export class ModernCall implements ChannelWire {
   readonly #calls: Quota
   readonly #pendingInputs: PendingInputStore<ModernCall>
   #round: Round | undefined
-  /** Most servers ask nothing. */
+  /** The open questions; undefined until the server asks, because most servers ask nothing. */
   #questions: Questions | undefined
   #place: CallPlace | undefined
-  /** The answer while no POST waits: as bytes, which keep nothing else in memory. */
+  /** The answer while no POST waits. Stored as bytes, so no larger text stays in memory. */
   #kept: KeptAnswer | undefined
-  /** Breakwater's id of the call; known when the call has ended. */
+  /** Breakwater's id of the call; set when the call has ended. */
   #callId: RequestId = 0
   #state: string | undefined
 
@@ -109,19 +112,19 @@ export class ModernCall implements ChannelWire {
     else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, round)
   }
 
-  /** The client of the waiting POST has left: nobody wants the answer. */
+  /** Cancels the call when the client of the waiting POST has disconnected. */
   abandon(round: Round): void {
     if (this.#round === round) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
   }
 
-  /** Whether sending or keeping a response takes long. */
+  /** True when sending or keeping a response takes long. */
   takesLong(response: Response): boolean {
     const post = this.#round?.post
     if (post === undefined) return isLarge(response)
     return post.takesLong(response) || (LargeMessage.is(response) && spansOf(response) === undefined)
   }
 
-  /** Ends the call; `response`, from the server or the gateway, is under `callId`, the id of the call. */
+  /** Ends the call with its response. The id in the response is `callId`, Breakwater's id of the call. */
   end(response: Response, record: CallRecord, callId: RequestId): void {
     this.#callId = callId
     this.#place?.end()
@@ -138,7 +141,10 @@ export class ModernCall implements ChannelWire {
     this.envelope = { ...this.envelope, id: 0 }
   }
 
-  /** Takes answers, by question key; `text` is the whole request. */
+  /**
+   * Passes the client's answers on to the server. `responses` has the answers by question key; `text` is the whole
+   * request.
+   */
   answer(text: string, responses: Readonly<Record<string, unknown>>): void {
     this.#questions?.answer(text, responses)
   }
@@ -150,7 +156,8 @@ export class ModernCall implements ChannelWire {
       send: (message, answer) => {
         if (answer !== undefined) {
           this.#place ??= new CallPlace(record, this.client, this.#calls).begin()
-          // On a retry the server would ask again, and the agent already has this question.
+          // Marks the call as begun: after a retry the server would ask again, although the agent already has this
+          // question.
           if (this.#question(message, pauseDeadline(record, clock, answer)))
             record.firstByteAt ??= clock.now()
           return undefined
@@ -186,7 +193,7 @@ export class ModernCall implements ChannelWire {
     }
   }
 
-  /** Whether the client must answer the request. */
+  /** Stores a server's question. Returns true when the client must answer it; false when it is already answered. */
   #question(request: Message, asking: ServerQuestion): boolean {
     this.#questions ??= new Questions(this.envelope.capabilities, {
       take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
@@ -197,7 +204,7 @@ export class ModernCall implements ChannelWire {
     return isKept
   }
 
-  /** Answers the waiting POST with the open questions, and keeps the call until they are answered. */
+  /** Answers the waiting POST with the open questions, and stores the call until the client answers. */
   #ask(questions: Questions, round: Round): void {
     const state = this.#pendingInputs.enter(this)
     if (typeof state !== 'string') return this.signal.abort({ ...state, sent: true })
@@ -216,8 +223,8 @@ export class ModernCall implements ChannelWire {
 }
 
 /**
- * Returns a fault's bytes under the client's id where they name the call by Breakwater's id. The bytes need not be
- * JSON, and an id in them may begin with the call's id: `"breakwater-7-other"` becomes `"1-other"`.
+ * Returns a fault's bytes with the client's id in place of Breakwater's id of the call. The bytes need not be JSON.
+ * Also replaces the beginning of a longer id: `"breakwater-7-other"` becomes `"1-other"`.
  */
 function underId(wire: WireReply, callId: RequestId, id: RequestId): WireReply {
   const ours = JSON.stringify(String(callId)).slice(0, -1)
@@ -234,34 +241,34 @@ function read({ text, status, wire }: KeptAnswer): Response {
   return wire === undefined ? response : { ...response, wire }
 }
 
-/** The requests a server may send during a call, with the client capability each needs. */
+/** The requests that a server may send during a call, each with the client capability it needs. */
 const askable: Readonly<Record<string, string>> = {
   'elicitation/create': 'elicitation',
   'sampling/createMessage': 'sampling',
   'roots/list': 'roots',
 }
 
-/** Most rounds of questions of a call, and most unanswered questions of a call. */
+/** Most rounds of questions, and most unanswered questions, of one call. */
 const MAX_ROUNDS = 10
 const MAX_OPEN = 100
 
 interface Question {
-  /** The server's own id of the question. */
+  /** The id that the server gave the question. */
   readonly id: unknown
-  /** The question as in `inputRequests`. */
+  /** The question as JSON text for `inputRequests`. */
   readonly text: string
   readonly bytes: number
   readonly asking: ServerQuestion
 }
 
-/** Space for a client's questions, in bytes. */
+/** The quota for bytes of a client's questions. */
 interface Room {
-  /** False when there is not enough space. */
+  /** Takes bytes from the quota. Returns false when there are too few. */
   take(bytes: number): boolean
   release(bytes: number): void
 }
 
-/** The questions of a call's server, until the client answers. */
+/** The open questions of a call's server, until the client answers. */
 export class Questions {
   readonly #capabilities: Readonly<Record<string, unknown>>
   readonly #room: Room
@@ -279,7 +286,10 @@ export class Questions {
     return this.#open.size
   }
 
-  /** Takes a question. False when the client need not answer: the question is already answered. */
+  /**
+   * Stores a question. Returns false when the client need not answer: a ping is answered here, and a refused question
+   * gets an error.
+   */
   ask(request: Message, asking: ServerQuestion): boolean {
     const { method, id } = request.value as { method: string; id: unknown }
     const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
@@ -291,7 +301,9 @@ export class Questions {
     return isKept
   }
 
-  /** Returns a result with the open questions for the client, which returns `requestState` with the answers. */
+  /**
+   * Returns an `input_required` result with the open questions. The client must return `requestState` with its answers.
+   */
   put(requestState: string): string {
     this.#rounds++
     const requests = [...this.#open].map(([key, { text }]) => `${JSON.stringify(key)}:${text}`)
@@ -303,9 +315,9 @@ export class Questions {
     return `{${members.join()}}`
   }
 
-  /** Takes answers, by question key; `text` is the whole request with the answers. */
+  /** Passes answers on to the server. `responses` has the answers by question key; `text` is the whole request. */
   answer(text: string, responses: Readonly<Record<string, unknown>>): void {
-    // Iterates over the few questions: a client may send any number of answers.
+    // Iterates over the questions, not the answers: questions are few, but a client may send any number of answers.
     const answered = [...this.#open].filter(([key]) => Object.hasOwn(responses, key))
     const spans = locateAll(
       text,
@@ -315,12 +327,12 @@ export class Questions {
       const span = spans[index]
       if (span === undefined) continue
       this.#forget(key, question)
-      // The connection to the server has ended the call, or will.
+      // Ignores a failure: if the connection to the server is lost, the call ends anyway.
       void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
     }
   }
 
-  /** Withdraws a server's question: the client is not asked again, and an answer is dropped. */
+  /** Drops a question that its server has cancelled. The client does not get it again, and its answer is ignored. */
   withdraw(notification: Message): void {
     const { requestId } = paramsOf(notification.value)
     for (const [key, question] of this.#open) {
@@ -330,7 +342,7 @@ export class Questions {
     }
   }
 
-  /** Ends all questions: the call is over. */
+  /** Drops all questions, because the call has ended. */
   end(): void {
     for (const [key, question] of this.#open) this.#forget(key, question)
   }
@@ -340,7 +352,7 @@ export class Questions {
     this.#room.release(bytes)
   }
 
-  /** Returns why a question does not reach the client; undefined when the question does. */
+  /** Returns the error for a question that the client must not get; undefined when the client gets the question. */
   #refusal(method: string): string | undefined {
     const capability = askable[method]
     if (capability === undefined) return errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)
@@ -351,10 +363,10 @@ export class Questions {
   }
 }
 
-/** The server's error when its client owes too many answers. */
+/** The error message for a server whose client has too many unanswered questions. */
 const OWES = 'the client owes too many answers'
 
-/** Returns a request as in `inputRequests`: method and params, no envelope. */
+/** Returns a request's method and params as JSON text for `inputRequests`. */
 function bare({ text, value }: Message): string {
   const params = locate(text, ['params'])
   const method = JSON.stringify(value.method)
@@ -363,7 +375,7 @@ function bare({ text, value }: Message): string {
     : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
 }
 
-/** Methods whose results state how long and by whom they may be cached. */
+/** Methods whose results have the caching rules `ttlMs` and `cacheScope`. */
 const cacheable = new Set([
   'tools/list',
   'prompts/list',
@@ -372,13 +384,13 @@ const cacheable = new Set([
   'resources/read',
 ])
 
-/** The legacy code for a missing resource; the modern code is the one for invalid params. */
+/** The legacy error code for a missing resource. The modern code is the same as for invalid params. */
 const RESOURCE_NOT_FOUND = -32002
 
-/** Returns an answer for a modern client, under its own id: adds members omitted by legacy servers, no more. */
+/** Returns an answer for a modern client, with the client's id. Adds the required members that legacy servers omit. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { status: given, wire } = response
-  // In an open stream the text is a message; elsewhere the fault's bytes replace the text.
+  // Adapts the text too: an open stream sends the text as a message, and other replies send only the fault's bytes.
   if (wire !== undefined && wire.end !== 'shape') {
     const { text } = modernise(method, id, { text: response.text, status: given })
     return { text, status: given, wire }
@@ -393,7 +405,7 @@ export function modernise(method: string, id: RequestId, response: Response): Re
   return { text: splice(response.text, find(response.text)), status }
 }
 
-/** Does the same for a large message by its bytes; undefined where its outline is needed. */
+/** The same as `modernise` for a large message, without decoding it; undefined when the message must be decoded. */
 function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
   const spans = spansOf(message)
   if (spans === undefined) return undefined
@@ -406,7 +418,7 @@ function modernBytes(method: string, id: RequestId, message: LargeMessage): Larg
   )
 }
 
-/** Returns where a large message has its id and result; undefined for an error, or when not found. */
+/** Returns the positions of a large message's id and result; undefined for an error, or when they are not found. */
 function spansOf(message: LargeMessage) {
   const { result } = message.value
   const [named, body] = message.locate(['id', 'result']) ?? []
@@ -421,7 +433,7 @@ function modernEdits(
   id: RequestId,
   { result, error }: Readonly<Record<string, unknown>>,
 ): readonly Edit[] {
-  // A single walk for both: a result may be long.
+  // Finds both in one scan, because a result may be long.
   const [named, body] = locateMembers(text, ['id', 'result'])
   const ownId = named === undefined ? newId(text, id) : edit(named, JSON.stringify(id))
   if (isObject(error)) {
@@ -434,15 +446,15 @@ function modernEdits(
   return [ownId, { start: inside, end: inside, with: added }]
 }
 
-/** Puts an id before all other members of an answer. */
+/** Returns the edit that inserts an id before all other members of an answer. */
 function newId(text: string, id: RequestId): Edit {
   const inside = text.indexOf('{') + 1
   return { start: inside, end: inside, with: `"id":${JSON.stringify(id)},` }
 }
 
 /**
- * Hides Breakwater's lost sessions from clients without sessions. In this era unknown methods are 404 and missing parts
- * of a request 400, even where the aggregate endpoint dropped a server's status.
+ * Returns the HTTP status for an error code in the modern era: 404 for unknown methods, 400 for missing parts of a
+ * request. Hides the status of a lost upstream session, because these clients have no sessions.
  */
 function statusOf(code: unknown, status: number): number {
   if (code === METHOD_NOT_FOUND) return 404
@@ -450,10 +462,10 @@ function statusOf(code: unknown, status: number): number {
   return status === 404 ? 200 : status
 }
 
-/** Returns the members to put before a result's own members; empty when the result is complete. */
+/** Returns the members to insert before a result's own members; empty when none is missing. */
 function addition(method: string, result: Readonly<Record<string, unknown>>): string {
   const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
-  // Legacy clients accept a tool result without content as empty.
+  // Legacy servers may omit empty content; modern clients require it.
   const isTool = method === 'tools/call' && missing.length > 0 && !('task' in result)
   if (isTool && !('content' in result)) missing.push('"content":[]')
   if (cacheable.has(method)) {
@@ -468,7 +480,7 @@ function addition(method: string, result: Readonly<Record<string, unknown>>): st
 /** Log levels from the least to the most severe, as RFC 5424 names them. */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** Whether a client that asked for `wanted` gets messages of `level`; without a wanted level, none. */
+/** True when a client with log level `wanted` gets messages of `level`. False without a wanted level. */
 export function admits(wanted: string | undefined, level: unknown): boolean {
   return (
     wanted !== undefined &&
@@ -477,7 +489,7 @@ export function admits(wanted: string | undefined, level: unknown): boolean {
   )
 }
 
-/** Whether a server that sends from `current` on must send more to serve `wanted`. */
+/** True when `wanted` is more verbose than `current`, the log level of a server. */
 export function isMoreVerbose(wanted: string, current: string | undefined): boolean {
   if (!levels.includes(wanted)) return false
   return current === undefined || levels.indexOf(wanted) < levels.indexOf(current)

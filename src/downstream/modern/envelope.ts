@@ -22,7 +22,7 @@ import {
 } from '../../protocol/versions.ts'
 import { refusal, type Refusal } from '../http/post-reply.ts'
 
-/** The facts about its sender in a modern request, in place of a session. */
+/** The facts about the client in a modern request. Legacy clients send these facts once for a session. */
 export interface Envelope {
   readonly id: RequestId
   readonly method: string
@@ -32,10 +32,10 @@ export interface Envelope {
   readonly logLevel: string | undefined
 }
 
-/** Newest first. */
+/** All supported protocol versions, the newest first. */
 export const supportedVersions = [MODERN_VERSION, ...legacyVersions] as const
 
-/** By method, the param repeated by the `Mcp-Name` header. */
+/** The param that the header `Mcp-Name` must repeat, by method. */
 const named: Readonly<Record<string, string>> = {
   'tools/call': 'name',
   'prompts/get': 'name',
@@ -45,7 +45,7 @@ const named: Readonly<Record<string, string>> = {
   'tasks/cancel': 'taskId',
 }
 
-/** Reads the facts in a request, and checks the facts in the order of the specification. */
+/** Returns the facts in a request, or a refusal. Checks the facts in the order of the specification. */
 export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): Envelope | Refusal {
   const id = isRequestId(value.id) ? value.id : null
   if (kindOf(value) !== 'request' || id === null)
@@ -88,7 +88,7 @@ function whatIsMissing(meta: unknown): object | undefined {
   return { key: CLIENT_CAPABILITIES_KEY, problem: CLIENT_CAPABILITIES_KEY in meta ? 'invalid' : 'missing' }
 }
 
-/** Returns the headers of mirrored arguments; undefined without any. */
+/** Returns the `Mcp-Param-…` headers, which repeat arguments of a tool; undefined without any. */
 export function mirroredHeaders(headers: IncomingHttpHeaders): Record<string, string> | undefined {
   let mirrored: Record<string, string> | undefined
   for (const name in headers) {
@@ -104,7 +104,7 @@ interface Mismatch {
   readonly body: unknown
 }
 
-/** Returns the mismatch when a header does not repeat its value from the body; undefined when the header does. */
+/** Returns an error when a header differs from its value in the body; undefined when both are equal. */
 function mismatchOf(headers: IncomingHttpHeaders, name: string, body: unknown): Mismatch | undefined {
   const header = headers[name.toLowerCase()]
   const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined

@@ -39,7 +39,7 @@ import { Post } from './post.ts'
 import { Relay } from './relay.ts'
 import { readFilter, Subscription, weightOf } from './subscriptions.ts'
 
-/** Legacy methods without a counterpart in this era. */
+/** Methods of the legacy era that the modern era does not have. */
 const gone = new Set([
   'initialize',
   'ping',
@@ -50,16 +50,18 @@ const gone = new Set([
   'tasks/result',
 ])
 
-/** The refusal of a listening client that accepts only JSON. */
+/** The error message for a client that wants to listen but accepts only JSON. */
 const NO_EVENTS = 'Not Acceptable: the Accept header must name text/event-stream'
 
-/** The sender of a request, as far as clients are told apart. */
+/** The caller and the tenant that a request counts for. */
 interface Sender {
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
 }
 
-/** The 2026 era towards agents: every request stands alone, and nothing is remembered between two requests. */
+/**
+ * Handles agents of the modern era. These agents have no sessions: each request contains all facts about its client.
+ */
 export class ModernHandler {
   readonly listening: Listening
   readonly #live: Live<GatewayGeneration>
@@ -91,19 +93,22 @@ export class ModernHandler {
     )
   }
 
-  /** Whether any call waits for its agent. */
+  /** True when any call waits for its agent. */
   get isAsking(): boolean {
     return this.#pendingInputs.size > 0
   }
 
-  /** Whether a request answers a call that waits for its agent. */
+  /** True when a request resumes a call that waits for its agent. */
   goesOn(value: unknown): boolean {
     return isObject(value) && this.#pendingInputs.has(paramsOf(value).requestState)
   }
 
-  /** Handles a POST of this era, with its body as text and parsed. Undefined when answered at once. */
+  /**
+   * Handles a POST of this era, given its body as text and parsed. Returns undefined when the answer was sent at once.
+   */
   post(incoming: InboundRequest, text: string, value: unknown): Promise<void> | undefined {
-    // A closed connection is this era's only cancellation, and this connection would never emit its close again.
+    // Ignores a request on a closed connection, because closing cancels. The connection would emit no further close
+    // event.
     if (incoming.response.destroyed) return undefined
     if (!isObject(value))
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected one message'))
@@ -153,7 +158,7 @@ export class ModernHandler {
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
 
-  /** Drops cached lists because the offer of `server` may have changed; undefined: of all servers. */
+  /** Drops the cached lists of `server`, or of all servers when undefined, because the lists may have changed. */
   forgetLists(server?: string): void {
     this.#relay.forgetLists(server)
   }
@@ -165,7 +170,10 @@ export class ModernHandler {
     this.#pool.closeAll()
   }
 
-  /** Clients share upstream sessions only if neither servers nor the gateway could tell these clients apart. */
+  /**
+   * Returns the caller of a request. Clients share a caller, and its upstream sessions, only if their headers,
+   * capabilities and credentials are equal.
+   */
   #callerOf(
     incoming: InboundRequest,
     { clientInfo, capabilities }: Envelope,
@@ -177,7 +185,7 @@ export class ModernHandler {
     return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principal, tenant)
   }
 
-  /** Tells a client the facts that legacy clients get by `initialize`, in this era's format. */
+  /** Answers `server/discover`: the facts that legacy clients get from `initialize`. */
   async #discover(
     incoming: InboundRequest,
     id: RequestId,
@@ -203,7 +211,7 @@ export class ModernHandler {
     const welcome = await welcomeTo(endpoint, this.#live, caller, { version: LATEST_LEGACY, limitMs })
     if ('error' in welcome)
       return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: endpoint.server }))
-    // A client that has already disconnected emits no further close event.
+    // Stops here for a disconnected client, because its response emits no further close event.
     if (response.destroyed) return
     const { capabilities } = parseExactly(welcome.text) as { capabilities?: unknown }
     const filter = readFilter(
@@ -245,16 +253,17 @@ export class ModernHandler {
   ): Promise<void> | undefined {
     const { id, method } = envelope
     const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
-    // Both are checked strings here, if given.
+    // `name` and `uri` are strings if present: `readEnvelope` has checked them.
     const target = shortened(`${incoming.endpoint.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`)
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#pendingInputs.isOurs(requestState)) {
-      // Checked first, because a state can be taken only once.
+      // Checks the answers before taking the call, because a state is valid only once.
       const fault = answersFault(inputResponses)
       if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
       const pending = this.#pendingInputs.take(
         requestState,
-        // A reload may have changed which headers tell callers apart.
+        // Compares with the servers of the call's start too, because a reload may have changed which headers tell
+        // callers apart.
         (call) =>
           call.target === target &&
           (call.caller === caller ||
@@ -302,13 +311,16 @@ export class ModernHandler {
   }
 }
 
-/** Counts as a call of its caller until it ends, so that nobody takes the caller's place. */
+/** Counts a task as a call of its caller until the task ends, so that the pool does not drop the caller. */
 function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   caller.calls++
   return ending.finally(() => caller.calls--)
 }
 
-/** Longest target (server, method, and name or URI) kept as text, in characters; a longer target is kept as a digest. */
+/**
+ * Longest target (server, method, and name or URI) stored as text, in characters; a longer target is stored as a
+ * digest.
+ */
 const LONG_TARGET = 1_024
 
 function shortened(target: string): string {
@@ -328,7 +340,10 @@ function discovered(initializeResult: string): string {
   })
 }
 
-/** Tasks of the legacy era differ from the modern era's tasks. */
+/**
+ * Returns capabilities for a modern client, without `tasks`: tasks of the legacy era differ from tasks of the modern
+ * era.
+ */
 function modernCapabilities(capabilities: unknown): unknown {
   if (!isObject(capabilities)) return {}
   const { tasks: _, ...rest } = capabilities

@@ -16,7 +16,7 @@ interface Subscriber {
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
   readonly subscription: Subscription
-  /** Called once when the subscription has ended. */
+  /** A callback for the end of the subscription, called once. */
   readonly over: () => void
 }
 
@@ -24,7 +24,7 @@ interface Listener extends Subscriber {
   readonly receive: (server: string, message: Message) => void
 }
 
-/** All open subscriptions of modern clients, and the server-side subscriptions these need. */
+/** All open subscriptions of modern clients, and the subscriptions at servers for their resources. */
 export class Listening {
   readonly #live: Live<GatewayGeneration>
   readonly #open = new Set<Listener>()
@@ -56,7 +56,7 @@ export class Listening {
     return () => this.#remove(listener)
   }
 
-  /** Tells subscriptions on the aggregate about changed lists. */
+  /** Tells subscriptions on the endpoint for all servers about changed lists. */
   tellChanged(changed: readonly ListKind[]): void {
     const methods = new Set(changed.map((kind) => kinds[kind].changed))
     for (const method of methods) {
@@ -68,7 +68,7 @@ export class Listening {
     }
   }
 
-  /** Ends subscriptions on removed servers; all subscriptions when the gateway stops. */
+  /** Ends the subscriptions on endpoints for which `which` returns true. */
   end(which: (endpoint: Endpoint) => boolean): void {
     for (const listener of [...this.#open]) {
       if (!which(listener.endpoint)) continue
@@ -77,7 +77,7 @@ export class Listening {
     }
   }
 
-  /** Ends all subscriptions of a dropped caller: its upstream sessions end, so no server is told. */
+  /** Ends all subscriptions of a dropped caller. Tells no server, because the caller's upstream sessions end too. */
   endOf(caller: PooledCaller): void {
     if (!caller.listening) return
     this.#resources.forgetAll(caller)
@@ -93,7 +93,7 @@ export class Listening {
       this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
   }
 
-  /** False when already removed. */
+  /** Removes a subscription. Returns false when it was already removed. */
   #forget(listener: Listener): boolean {
     if (!this.#open.delete(listener)) return false
     listener.over()
@@ -105,10 +105,10 @@ export class Listening {
 /** Most concurrent requests to a server for one caller. */
 const AT_ONCE = 16
 
-/** How long a server may take for one request, in milliseconds: the other requests wait. */
+/** Timeout of one request to a server, in milliseconds, because further requests wait for it. */
 const REQUEST_MS: Millis = 10_000
 
-/** The caller that wants resources, and their endpoint. */
+/** A caller that wants updates of resources, and its endpoint. */
 interface Wanting {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
@@ -117,14 +117,17 @@ interface Wanting {
 
 interface Wants {
   readonly counts: Map<string, number>
-  /** The URIs to tell the server about, and the caller of each. Whether a URI is wanted is read when asking. */
+  /**
+   * The URIs to subscribe or unsubscribe at the server, each with its caller. The count of a URI decides which, at the
+   * time of the request.
+   */
   readonly untold: Map<string, Wanting>
   isTelling: boolean
 }
 
 /**
- * The resources of open subscriptions. Legacy servers need a request for each: one for each URI, however many clients
- * want it, and a few at a time, so a thousand ending subscriptions delay nobody.
+ * The resources of open subscriptions. Subscribes to each URI once at its legacy server, however many clients want it.
+ * Sends few requests at a time, so a thousand ending subscriptions do not delay other calls.
  */
 class WantedResources {
   readonly #live: Live<GatewayGeneration>
@@ -141,7 +144,7 @@ class WantedResources {
     const wants = this.#of(wanting)
     for (const uri of uris) {
       wants.counts.set(uri, (wants.counts.get(uri) ?? 0) + 1)
-      // Also for a URI already wanted: the upstream session may be new by now.
+      // Subscribes again for a URI that other clients want, because the upstream session may be new.
       wants.untold.set(uri, wanting)
     }
     this.#tell(wanting, wants)
@@ -162,7 +165,7 @@ class WantedResources {
     this.#forget(wanting)
   }
 
-  /** For a caller with no request running. */
+  /** Forgets all resources of a caller that has no request in progress. */
   forgetAll(caller: PooledCaller): void {
     this.#wants.delete(caller)
   }
@@ -193,23 +196,25 @@ class WantedResources {
   async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
     const { caller } = wanting
     wants.isTelling = true
-    // Stays in use without listeners too: a dropped caller's requests would begin upstream sessions nobody ends.
+    // Counts as a call of the caller, so the pool does not drop the caller meanwhile. Requests of a dropped caller
+    // would begin upstream sessions that never end.
     caller.calls++
     try {
       while (wants.untold.size > 0) {
         const round: Promise<unknown>[] = []
         for (const [uri, by] of wants.untold) {
           wants.untold.delete(uri)
-          // A removed server needs no request.
+          // Skips a removed server.
           if (this.#isGone(by.endpoint)) continue
           if (round.push(this.#ask(by, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)) === AT_ONCE)
             break
         }
         if (round.length === 0) continue
         const asked = await Promise.allSettled(round)
-        // A server that answers nothing in time is not worth keeping an otherwise unused caller.
+        // Gives up when no request succeeded and the caller has no other use: the caller must not be kept for such a
+        // server.
         if (!caller.listening && asked.every(({ status }) => status === 'rejected')) wants.untold.clear()
-        // Unreachable servers fail at once, and so would all following requests.
+        // Waits for a turn: requests to an unreachable server fail at once, and would block the event loop.
         if (wants.untold.size > 0) await nextTurn()
       }
     } finally {
@@ -223,7 +228,7 @@ class WantedResources {
     return server !== undefined && !this.#live.current.servers.has(server)
   }
 
-  /** Rejects when no answer comes in time. */
+  /** Sends one request to a server. Rejects when no answer comes within `REQUEST_MS`. */
   async #ask({ endpoint, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
     const id = caller.mintId()
     const method = `resources/${what}`

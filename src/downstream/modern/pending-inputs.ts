@@ -8,13 +8,13 @@ import { formatDuration } from '../../units/duration.ts'
 /** How long a client may take to answer, in milliseconds. */
 const INPUT_WAIT_MS: Millis = 5 * 60_000
 
-/** The beginning of our own request states; other states belong to servers. */
+/** The prefix of request states made by the gateway; other states belong to servers. */
 const PREFIX = 'breakwater.'
 
-/** Waiting answers from this length on count, in bytes: the number of calls bounds smaller answers. */
+/** Smallest kept answer that counts against the quota of bytes. The number of waiting calls bounds smaller answers. */
 const COUNTED_FROM = 1_024
 
-/** A call waiting for input: a `ModernCall`. */
+/** A call that waits for its client's answer: a `ModernCall`. */
 export interface PendingInputCall extends Asked {
   readonly signal: Cancellation
 }
@@ -22,18 +22,18 @@ export interface PendingInputCall extends Asked {
 interface PendingInput<Waiting> {
   readonly modernCall: Waiting
   readonly cancel: Cancel
-  /** Counted bytes of an ended call's answer. */
+  /** Counted bytes of the answer of a call that has ended. */
   readonly bytes: number
 }
 
-/** Calls whose server waits for a client's answer, by the `requestState` for the client to return. */
+/** Calls that wait for their client's answer, by the `requestState` that the client must return. */
 export class PendingInputStore<Waiting extends PendingInputCall> {
   readonly #clock: Clock
   readonly #quota: PendingInputQuota
   readonly #answers: Quota
   readonly #byState = new Map<string, PendingInput<Waiting>>()
 
-  /** The quotas bound the waiting calls, and the bytes of their questions and answers, in total and for each client. */
+  /** The quotas limit the waiting calls, and the bytes of their questions and answers, in total and for each client. */
   constructor(clock: Clock, { pendingInputs, answers }: Pick<Quotas, 'pendingInputs' | 'answers'>) {
     this.#clock = clock
     this.#quota = pendingInputs
@@ -44,7 +44,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return this.#byState.size
   }
 
-  /** Whether a request state has our prefix. */
+  /** True when the gateway may have made a request state: it has our prefix. */
   isOurs(state: unknown): state is string {
     return typeof state === 'string' && state.startsWith(PREFIX)
   }
@@ -53,7 +53,10 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return this.#byState.has(state as string)
   }
 
-  /** Keeps a call that waits for input. Returns the state that resumes the call, once; an error without room. */
+  /**
+   * Stores a call that waits for its client's answer. Returns the state that resumes the call once, or an error when
+   * there is no room.
+   */
   enter(modernCall: Waiting): string | GatewayError {
     const full = this.#quota.refusal(modernCall)
     if (full !== undefined) return full
@@ -71,7 +74,10 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return state
   }
 
-  /** Returns the call behind a state and uses up the state; a request that does not fit leaves the call waiting. */
+  /**
+   * Returns the call of a state and removes the state. Returns undefined for an unknown state, or when `fits` returns
+   * false; the call then waits on.
+   */
   take(state: string, fits: (modernCall: Waiting) => boolean): Waiting | undefined {
     const pending = this.#byState.get(state)
     if (pending === undefined || !fits(pending.modernCall)) return undefined
@@ -81,8 +87,8 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
   }
 
   /**
-   * Keeps the answer of an ended call until its client fetches it or the time is over. Returns an error, to send
-   * instead, when there is no room for the bytes.
+   * Counts the bytes of an ended call's answer until its client fetches the answer or the wait times out. Returns an
+   * error when there is no room; the client gets the error in place of the answer.
    */
   keep(state: string, bytes: number): GatewayError | undefined {
     const pending = this.#byState.get(state)
@@ -99,7 +105,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return gatewayError('overloaded', message, { sent: true })
   }
 
-  /** Takes room for the bytes of a question, until `releaseQuestion`. False when there is no room. */
+  /** Takes room for the bytes of a question, until `releaseQuestion`. Returns false when there is no room. */
   holdQuestion(client: string, bytes: number): boolean {
     if (this.#answers.refusal(client, bytes) !== undefined) return false
     this.#answers.take(client, bytes)

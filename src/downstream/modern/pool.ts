@@ -17,13 +17,13 @@ import type { EvictingQuota, Holding, Quota } from '../limits/quotas.ts'
 /** Receives server messages sent outside of calls. */
 export type Listener = (server: string, message: Message) => void
 
-/** Uses of a caller, ordered by the loss when the caller is dropped, least first. */
+/** Uses of a caller, from the least to the most harm when the pool drops the caller. */
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 
 type Newcomer = Pick<PooledCaller, 'client' | 'principal' | 'tenant'>
 
-/** The caller shown to servers for all modern clients alike. */
+/** The caller that servers see for all modern clients with equal capabilities and credentials. */
 export class PooledCaller implements Caller {
   readonly id: string
   readonly initializeParams: Readonly<Record<string, unknown>>
@@ -42,7 +42,10 @@ export class PooledCaller implements Caller {
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /** The first request decides `client`, `principal` and `tenant`, whose share is used. All callers share `tasks`. */
+  /**
+   * The first request decides `client`, `principal` and `tenant`; the caller counts in their shares. All callers share
+   * `tasks`.
+   */
   constructor(
     clock: Clock,
     id: string,
@@ -72,14 +75,17 @@ export class PooledCaller implements Caller {
     return this.listeners.size > 0
   }
 
-  /** The most valuable use of the upstream sessions right now. */
+  /** The current use of the caller's upstream sessions; with several uses, the one whose loss harms most. */
   get use(): Use {
     if (this.calls > 0) return Use.Calls
     if (this.#tasks.isWorkingFor(this)) return Use.Task
     return this.listening ? Use.Listening : Use.None
   }
 
-  /** Handles the answer to a request on an endpoint, by default the aggregate: the answer may be about a task. */
+  /**
+   * Handles the answer to a request, because the answer may tell of a task. `server` is undefined on the endpoint for
+   * all servers.
+   */
   answered(server: string | undefined, method: string, { result }: CallResult['value']): void {
     const told = isObject(result) ? toldTask(method, result) : undefined
     if (told === undefined) return
@@ -88,7 +94,7 @@ export class PooledCaller implements Caller {
     else this.#tasks.over(id)
   }
 
-  /** Returns an id unique among this caller's calls: its clients each count separately. */
+  /** Returns an id unique among this caller's calls; ids of different clients may be equal. */
   mintId(): string {
     return `breakwater-${++this.#minted}`
   }
@@ -118,28 +124,31 @@ export class PooledCaller implements Caller {
 /** How long an unused caller is kept, in milliseconds. */
 const IDLE_MS: Millis = 10 * 60_000
 
-/** Uses within this time count as one, in milliseconds. */
+/** Precision of the order of use, in milliseconds. */
 const ORDER_MS: Millis = 1_000
 
-/** Client descriptions from this length on, in characters, are hashed. */
+/** Shortest client description whose key is a hash, in characters. */
 const LONG_KEY = 2_048
 
-/** Clients with the same capabilities and credentials share a caller, so the next call costs no handshake. */
+/**
+ * The callers of modern clients. Clients with equal capabilities and credentials share a caller, so their calls need no
+ * further handshake.
+ */
 export class CallerPool {
   readonly #clock: Clock
   readonly #drop: (caller: PooledCaller) => void
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
-  /** The quota share each caller holds for its clients' descriptions. */
+  /** The quota for clients' descriptions that each caller holds. */
   readonly #kept = new Map<PooledCaller, Holding>()
   readonly #tasks: Owners<PooledCaller>
   readonly #quota: Quota
   readonly #initializeParamsQuota: EvictingQuota
 
   /**
-   * `quota` limits the kinds of clients at once, in total and for each client; `#replaceable` says which caller makes
-   * room. `hear` gets servers' messages outside of calls first. `drop` ends a caller's upstream sessions and its
-   * listeners.
+   * `quota` limits the callers at once, in total and for each client address; `#replaceable` chooses the caller to drop
+   * for a new caller. `hear` is called first for each message of a server outside of calls. `drop` must end a dropped
+   * caller's upstream sessions and listeners.
    */
   constructor(
     clock: Clock,
@@ -161,9 +170,8 @@ export class CallerPool {
   }
 
   /**
-   * Returns the caller for clients like this client; state bound to a caller is bound to these clients. `headers` are
-   * sent to servers, `principal` is a digest of the credentials, and `tenant` is the tenant that counts. An error when
-   * all callers are in use.
+   * Returns the caller for a client, an existing or a new one; an error when all callers are in use. `headers` are sent
+   * to servers, `principal` is a digest of the credentials, and `tenant` is the tenant that the caller counts for.
    */
   of(
     client: string,
@@ -183,7 +191,7 @@ export class CallerPool {
         this.#initializeParamsQuota.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
-      // The same id when equal clients return: bound state is then theirs too.
+      // Equal clients always get the same id, so a client that returns finds the state bound to its caller.
       const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
       caller = new PooledCaller(
         this.#clock,
@@ -198,7 +206,7 @@ export class CallerPool {
       this.#keep(key, caller, bytes)
     }
     const now = this.#clock.now()
-    // Moves the caller to the end: the map is in order of use, as precisely as needed.
+    // Moves the caller to the end, because the map is in order of use, to `ORDER_MS`.
     if (now - caller.usedAt >= ORDER_MS) {
       this.#callers.delete(key)
       this.#callers.set(key, caller)
@@ -233,7 +241,9 @@ export class CallerPool {
     return [...this.#callers.values()].some((caller) => caller.client === client && caller.use === Use.None)
   }
 
-  /** Counts the callers of a tenant that are in use; idle callers make room when a newcomer finds none. */
+  /**
+   * Returns the number of a tenant's callers in use. Idle callers do not count, because they make room for new callers.
+   */
   #busyOf({ client, tenant }: Newcomer): number {
     let busy = 0
     for (const caller of this.#callers.values())
@@ -242,14 +252,14 @@ export class CallerPool {
   }
 
   /**
-   * Returns the caller that makes room for a newcomer; undefined when there is none. An idle caller goes first, whoever
-   * owns it: its clients lose only a handshake. Exception: credentials with all but the last eighth of an address's
-   * callers end no idle caller of others there.
+   * Returns the caller to drop for a new caller; undefined when no caller may be dropped. Chooses an idle caller first,
+   * of any client, because its clients lose only a handshake. Exception: credentials that hold all but the last eighth
+   * of an address's callers do not replace idle callers of other credentials there.
    *
-   * Without an idle caller, a client that would still have more loses a caller that only listens, else a caller with an
-   * open task. So nobody keeps others out by many kinds, and nobody loses a caller in use to its own next caller. Calls
-   * in progress are never ended. Among several, the least valuable use goes, of the client with the most, unused for
-   * longest.
+   * Without an idle caller, chooses a caller that only listens, else a caller with an open task, of a client that would
+   * still have more callers than the new caller's client. So no client blocks others with many callers, and no client
+   * loses a caller in use to its own next caller. Never ends calls in progress. Of several candidates, chooses the one
+   * with the least harm, then of the client with the most callers, then the longest unused.
    */
   #replaceable(limit: 'max' | 'perClient', newcomer: Newcomer) {
     const counts = new Map<string, number>()
@@ -304,6 +314,6 @@ export class CallerPool {
   }
 }
 
-/** Returns the share of a caller: several principals may use an address. */
+/** Returns the key of a caller's address and principal, because several principals may use one address. */
 const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
   `${client} ${principal}`

@@ -12,18 +12,18 @@ import type { Response } from '../respond.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire } from '../http/unread-replies.ts'
 
-/** Most bytes waiting for a non-reading client. */
+/** Most bytes buffered for a client that does not read. */
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {
   readonly guards: Pick<Guards, 'unread' | 'keepAlive'>
-  /** Called when the client leaves before its answer: leaving cancels. */
+  /** Called when the client disconnects before its answer, which cancels the request. */
   readonly onGone: () => void
 }
 
 /**
- * A POST of a modern client: answered as JSON, or as an event stream when a message precedes the answer or the answer
- * takes long. Events have no ids: this era resumes nothing.
+ * The reply to a POST of a modern client: JSON, or an event stream when a message precedes the answer or the answer
+ * takes long. Events have no ids, because clients of this era cannot resume a stream.
  */
 export class Post implements OpenReply {
   quietLooks = 0
@@ -45,7 +45,10 @@ export class Post implements OpenReply {
     })
   }
 
-  /** Sends a message before the answer. A returned promise resolves when the connection accepts more. */
+  /**
+   * Sends a message before the answer. Returns a promise that resolves when the connection accepts more; undefined when
+   * the caller need not wait.
+   */
   send(text: string): Promise<void> | undefined {
     if (this.#response.destroyed || this.#response.writableEnded || !this.#takesEvents) return undefined
     if (!this.#streaming) this.#stream()
@@ -55,21 +58,21 @@ export class Post implements OpenReply {
     return drained(this.#response)
   }
 
-  /** Bytes of framing around a message. */
+  /** Bytes that the event format adds to a message; 0 for JSON. */
   get framing(): number {
     return this.#streaming ? encodeEvent('').length : 0
   }
 
-  /** Sends the bytes of the reply as a fault requires. */
+  /** Changes how the reply's bytes are sent, as a fault requires. */
   shape(shape: WireShape): boolean {
     this.#shaped ??= new ShapedReply(this.#response, () => this.#wrote())
     return this.#shaped.add(shape)
   }
 
-  /** Sends a message for a caller with no time to wait. Disconnects a client that does not read. */
+  /** Sends a message without waiting. Disconnects a client that does not read. */
   tell(text: string): void {
     if (this.#response.writableLength > MAX_BACKLOG) {
-      // A response waiting for another response has no own connection.
+      // Destroys the connection by its request: a pipelined response has no socket yet.
       this.#response.req.socket.destroy()
       this.#response.destroy()
     }
@@ -109,13 +112,13 @@ export class Post implements OpenReply {
     this.#wrote()
   }
 
-  /** A client without event streams misses messages before its answer. */
+  /** True when the client accepts event streams. Other clients get no messages before the answer. */
   get #takesEvents(): boolean {
     return acceptedBy(this.#response.req.headers.accept).events
   }
 
   #wrote(): void {
-    // Only the connection tells which replies belong to a client.
+    // Names no session: without sessions, the connection identifies the client.
     this.#parts.guards.unread.wrote(this.#response)
   }
 

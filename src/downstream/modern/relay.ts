@@ -33,7 +33,7 @@ export class Relay {
   readonly #lists: ListCache
   readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
   readonly #running = new Set<ModernCall>()
-  /** Cancels shared requests when the gateway closes. */
+  /** The signal that cancels shared requests when the gateway closes. */
   readonly #closing = new Cancellation()
 
   constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect' | 'tarpit'>) {
@@ -43,7 +43,7 @@ export class Relay {
     this.#lists = new ListCache(clock)
   }
 
-  /** Sends the request under Breakwater's ids: several clients share the upstream session. */
+  /** Sends the request with an id made by Breakwater, because several clients share the upstream session. */
   run(
     { endpoint, headers }: InboundRequest,
     modernCall: ModernCall,
@@ -87,7 +87,7 @@ export class Relay {
         during('reply', () => modernCall.end(response, record, id)),
       )
     }
-    // An internal error is answered too, even while the call waits for input.
+    // Answers after an internal error too, even while the call waits for its client.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
     try {
       const answer =
@@ -102,7 +102,9 @@ export class Relay {
     }
   }
 
-  /** Fetches a list once for all callers that may share it, so no caller can cancel it for the others. */
+  /**
+   * Sends a request. Fetches a list once for all callers that may share it; no caller can cancel the fetch of another.
+   */
   #ask(
     generation: GatewayGeneration,
     endpoint: InboundRequest['endpoint'],
@@ -111,7 +113,8 @@ export class Relay {
     const { value } = request.message
     const method = value.method as string
     if (!isList(method)) return endpoint.request(generation, request)
-    // Faults hit each request of the agent: no earlier list hides the faults, and no faulted list is kept.
+    // Skips the cache while faults are armed for the list. A cached list would hide the faults, and a faulted list must
+    // not be cached.
     if (isFaulted(generation, endpoint.server, method)) return endpoint.request(generation, request)
     if (request.message.text.length > LONGEST_REQUEST) return endpoint.request(generation, request)
     const key = JSON.stringify([generation.hash, endpoint.server, method, ...askedFor(paramsOf(value))])
@@ -122,19 +125,22 @@ export class Relay {
     return this.#lists.get(list, request.caller.id, () => endpoint.request(generation, asked), hurries)
   }
 
-  /** Forgets all kept lists of a server whose offer changed; undefined: of all servers. */
+  /** Drops the cached lists of a server, or of all servers when undefined, because the lists may have changed. */
   forgetLists(server: string | undefined): void {
     this.#lists.forget(server)
   }
 
-  /** Ends all calls with an error that says why: the gateway is closing. */
+  /** Ends all calls with an error, because the gateway is closing. */
   close(): void {
     const why = gatewayError('shutting_down', 'the gateway is being stopped')
     for (const { signal } of this.#running) signal.abort(why)
     this.#closing.abort(why)
   }
 
-  /** A legacy server has one log level per upstream session: the most verbose requested level. */
+  /**
+   * Sets a legacy server's log level if `level` is more verbose. An upstream session has one level, the most verbose
+   * that any client requested.
+   */
   async #raiseLevel(request: McpRequest, endpoint: InboundRequest['endpoint'], level: string): Promise<void> {
     const caller = request.caller as PooledCaller
     const key = endpoint.server ?? ''
@@ -149,12 +155,13 @@ export class Relay {
       message,
       record: newRecord(this.#clock.now()),
     })
-    // A request whose client left may not have set the level: the next request asks again.
+    // Forgets the level when the client disconnected: the server may not have set it. The next request then sets it
+    // again.
     if (request.signal.aborted && caller.levels.get(key) === level) caller.levels.delete(key)
   }
 }
 
-/** Returns the request under another id, also used as its progress token. */
+/** Returns the request with another id, which is also its progress token. */
 function renamed({ text, value }: Message, id: string): Message {
   const params = paramsOf(value)
   const meta = params._meta
@@ -170,13 +177,13 @@ function renamed({ text, value }: Message, id: string): Message {
 /** Longest accepted `ttlMs` of a server, in milliseconds. */
 const MAX_TTL_MS: Millis = 5 * 60_000
 
-/** Most kept lists; the oldest makes room. */
+/** Most cached lists; the oldest is dropped for a new list. */
 const MAX_LISTS = 1_000
 
-/** Most characters of all lists with their keys: 64 MiB at two bytes each. */
+/** Most characters of all cached lists and keys: 64 MiB at two bytes each. */
 const MAX_CHARACTERS = 32 * 1024 * 1024
 
-/** Longest key of a kept list, in characters: the key holds the params, which may be as long as a body. */
+/** Longest key of a cached list, in characters. The key contains the params, which may be as long as a body. */
 const LONGEST_KEY = 8 * 1024
 
 /** Longest list request that may share an answer, in characters, including the client's description. */
@@ -194,20 +201,20 @@ const aside: ReadonlySet<string> = new Set([
   'baggage',
 ])
 
-/** Returns the params that may affect a server's answer; a server may know params the protocol does not. */
+/** Returns the params that may affect a server's answer, including params unknown to the protocol. */
 function askedFor({ _meta: meta, ...others }: Readonly<Record<string, unknown>>): unknown[] {
   const known = (key: string) => aside.has(key) || key.startsWith('dev.breakwater/')
   return [others, isObject(meta) ? Object.entries(meta).filter(([key]) => !known(key)) : meta]
 }
 
-/** Methods whose answers a server may allow to be kept. */
+/** Methods whose answers a server may allow the gateway to cache. */
 const lists = new Set(['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'])
 
 function isList(method: string): boolean {
   return lists.has(method)
 }
 
-/** Whether faults towards agents are armed for a list of a server, or of any server. */
+/** True when client-side faults are armed for a list of the server, or of any server when undefined. */
 function isFaulted({ servers, clientFaults }: GatewayGeneration, server: string | undefined, method: string) {
   const names = server === undefined ? [...servers.keys()] : [server]
   return names.some((name) => clientFaults(name, method) !== undefined)
@@ -226,15 +233,15 @@ interface Fetching {
 }
 
 interface ListKey {
-  /** Undefined for the list of all servers. */
+  /** The server of the list; undefined for the list of all servers. */
   readonly server: string | undefined
-  /** The request, and everything else that affects the answer, except the caller. */
+  /** A text of everything that affects the answer, except the caller. */
   readonly key: string
 }
 
 /**
- * Keeps lists as long as their servers allow (`ttlMs`), for all callers or callers with the same credentials
- * (`cacheScope`), until the server changes. A request during a fetch waits for the running fetch.
+ * Caches lists as long as their servers allow (`ttlMs`), for all callers or for callers with the same credentials
+ * (`cacheScope`). Drops a list when its server changes. A request during a fetch waits for the fetch in progress.
  */
 export class ListCache {
   readonly #clock: Clock
@@ -253,8 +260,8 @@ export class ListCache {
   }
 
   /**
-   * Returns the list behind `key` for `caller`; calls `fetch` when none is kept. Ids are the fetcher's. A caller that
-   * `hurries` fetches separately, so callers do not share deadlines.
+   * Returns the cached list of `key` for `caller`; calls `fetch` when none is cached. The answer has the request id of
+   * the caller that fetched it. A caller that `hurries` fetches separately, so callers do not share deadlines.
    */
   get(
     { server, key }: ListKey,
@@ -279,7 +286,7 @@ export class ListCache {
     return fetching.response
   }
 
-  /** Invalidates all earlier answers of a server whose offer changed. Undefined: of all servers. */
+  /** Invalidates all earlier answers of a server, or of all servers when undefined. */
   forget(server: string | undefined): void {
     if (server === undefined) {
       this.#allChanges++
@@ -295,7 +302,7 @@ export class ListCache {
   }
 
   #find(key: string, changes: number): KeptAnswer | undefined {
-    // A lookup leaves the order unchanged: the oldest list is the first fetched.
+    // Uses `peek`, so that the cache evicts the list that was fetched first.
     const kept = this.#kept.peek(key)
     if (kept === undefined || (kept.until > this.#clock.now() && kept.changes === changes)) return kept
     this.#kept.delete(key)
@@ -312,7 +319,7 @@ export class ListCache {
     const result = isObject(value) ? value.result : undefined
     if (!isObject(result) || typeof result.ttlMs !== 'number' || result.ttlMs <= 0) return response
     if (result.resultType !== undefined && result.resultType !== 'complete') return response
-    // A fetch running when its server changed may hold the old list.
+    // Does not cache the answer if the server changed during the fetch: it may be the old list.
     if (changes === this.#changesOf(server)) {
       const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
       const { text, status } = response
@@ -322,13 +329,13 @@ export class ListCache {
         changes,
       })
     }
-    // A server may claim ten years; the limit applies.
+    // Lowers a longer `ttlMs` to the limit.
     return result.ttlMs <= MAX_TTL_MS
       ? response
       : { text: replaceAt(response.text, ['result', 'ttlMs'], MAX_TTL_MS), status: response.status }
   }
 
-  /** Returns the answer with its remaining time. */
+  /** Returns the answer with its remaining `ttlMs`. */
   #aged({ response: { text, status }, until }: KeptAnswer): Response {
     const left = Math.max(0, Math.floor(until - this.#clock.now()))
     return { text: replaceAt(text, ['result', 'ttlMs'], left), status }

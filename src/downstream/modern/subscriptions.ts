@@ -4,7 +4,7 @@ import { listChangeKey } from '../../protocol/lists.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import type { Post } from './post.ts'
 
-/** The events a client wants: the `notifications` of `subscriptions/listen`. */
+/** The events that a client wants, from the param `notifications` of `subscriptions/listen`. */
 export interface Filter {
   readonly toolsListChanged: boolean
   readonly promptsListChanged: boolean
@@ -14,7 +14,7 @@ export interface Filter {
 
 const MAX_RESOURCES = 1_000
 
-/** Reads a filter, narrowed to the capabilities; undefined when invalid. */
+/** Returns a filter with only the events that the capabilities allow; undefined when invalid. */
 export function readFilter(
   given: unknown,
   capabilities: Readonly<Record<string, unknown>>,
@@ -35,16 +35,19 @@ export function readFilter(
   }
 }
 
-/** Characters of URIs covered by one subscription; more count as further subscriptions. */
+/** Characters of URIs that count as one subscription; more characters count as further subscriptions. */
 const URIS_LENGTH = 4_096
 
-/** Returns how many subscriptions a filter counts as, by the memory used. */
+/** Returns how many subscriptions a filter counts as, by the length of its URIs. */
 export function weightOf({ resourceSubscriptions }: Filter): number {
   const length = resourceSubscriptions.reduce((sum, uri) => sum + uri.length, 0)
   return Math.max(1, Math.ceil(length / URIS_LENGTH))
 }
 
-/** An open `subscriptions/listen`: acknowledges its filter, sends notifications under its own id, and says goodbye. */
+/**
+ * An open `subscriptions/listen`. Acknowledges the filter, sends notifications with the subscription's id, and sends a
+ * result at the end.
+ */
 export class Subscription {
   readonly filter: Filter
   readonly #id: RequestId
@@ -58,7 +61,7 @@ export class Subscription {
     this.#resources = new Set(filter.resourceSubscriptions)
   }
 
-  /** Whether no requested event can be delivered. */
+  /** True when the filter allows no event. */
   get isEmpty(): boolean {
     const { resourceSubscriptions, ...flags } = this.filter
     return resourceSubscriptions.length === 0 && !Object.values(flags).includes(true)
@@ -71,7 +74,7 @@ export class Subscription {
     this.#post.tell(this.#stamped('notifications/subscriptions/acknowledged', { notifications }))
   }
 
-  /** Passes on a notification that the client asked for. */
+  /** Passes a notification on if the filter allows it. */
   tell(message: Message): void {
     const { value } = message
     const method = value.method as string
