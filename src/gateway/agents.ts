@@ -13,11 +13,11 @@ export interface Agents {
   readonly sessions: Sessions
   readonly legacy: LegacyHandler
   readonly modern: ModernHandler
-  /** Names an agent behind a shared address, before the body is read: by open session, else by a header's tenant. */
+  /** Returns the name of an agent behind a shared address from its headers: its open session, else its tenant. */
   nameOf(headers: IncomingHttpHeaders): string
   /** Discards cached lists of `server`, or of all servers when undefined. */
   forgetLists(server?: string): void
-  /** Tells agents of the aggregated endpoint about changed lists. */
+  /** Tells agents on the endpoint for all servers about changed lists. */
   tellChanged(lists: readonly ListKind[]): void
   /** Ends sessions and streams of removed servers. */
   endOrphans(): void

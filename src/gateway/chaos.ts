@@ -32,7 +32,7 @@ export interface Chaos {
   readonly layers: {
     readonly client: Layer
     readonly upstream: Layer
-    /** Like `upstream`, for the gateway's own requests to servers. Counts their faults itself, as no observer does. */
+    /** Like `upstream`, for the gateway's own requests to servers. Also counts the faults of these requests. */
     readonly discovery: Layer
   }
   /**
@@ -53,11 +53,11 @@ export interface ChaosParts {
   readonly metrics: Metrics
   /** Read only after the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
-  /** This setting and the next two: as at boot. */
+  /** The environment and the next two values do not change after the start. */
   readonly environment: string | undefined
   readonly chaosEnvironments: readonly string[]
   readonly variables: Readonly<Record<string, string | undefined>>
-  /** The file keeping a kill across restarts; undefined: a kill ends with the process. */
+  /** The file that stores a kill across restarts; undefined: a kill ends with the process. */
   readonly killRecord: string | undefined
   /** `gateway.stateDir`. */
   readonly stateDir: string | undefined
@@ -101,21 +101,24 @@ export function createChaos(parts: ChaosParts): Chaos {
     onTurned(turned) {
       for (const server of live.current.servers.values()) {
         if (isHitBy(turned.filter(atServers), server.name, LISTEN))
-          // Requests a refused stream again. With a fault armed, also replaces an open stream, so the fault hits it.
+          // Opens a refused stream again. With a fault armed, also replaces an open stream, so that the fault hits the
+          // new stream.
           server.upstreamSessions.relisten(controller.engine.aims('upstream', server.name, LISTEN))
-        // A server protected just now may still show lists changed by faults.
+        // Skips only servers that were protected before. The lists of a newly protected server may still be changed by
+        // faults.
         if (server.protected && spared.has(server.name)) continue
         if (!discovering.some((method) => isHitBy(turned, server.name, method))) continue
         const isOfLists = ({ type }: Fault) => faults[type]?.family === 'registry'
-        // Cuts short a pause after failures too, because a fault may have caused the failures.
+        // Also ends the pause after failed discoveries, because a fault may have caused the failures.
         if (turned.some((fault) => atServers(fault) || isOfLists(fault))) {
-          // A session keeps the result of its handshake longer than the fault lasts.
+          // Renews the upstream session after a fault of the handshake, because the session keeps the handshake's
+          // result.
           const isOfHandshakes = [...opening].some((method) =>
             isHitBy(turned.filter(atServers), server.name, method),
           )
           server.refresh({ greetsAnew: isOfHandshakes && misled.delete(server.name) })
         }
-        // Agents fetch a list again when told of a change. A connection fault changes no list.
+        // Tells agents of changed lists, so that they fetch the lists again. A connection fault changes no list.
         const changed = listsHitBy(turned.filter(isOfLists), server.name)
         events.emit('listsChanged', server, changed)
         if (changed.length > 0) server.announce(changed)
@@ -188,7 +191,7 @@ interface Counting {
   readonly controller: Controller
   readonly metrics: Metrics
   readonly handshakes: Set<Call>
-  /** Servers whose handshake was changed by a fault; their session may still use the changed answer. */
+  /** Servers with a handshake answer that a fault changed; the upstream session may still use this answer. */
   readonly misled: Set<string>
 }
 
@@ -210,7 +213,10 @@ function counted(ask: Service, { controller: { engine }, metrics, handshakes, mi
   }
 }
 
-/** A clock whose tasks cannot crash the process: a fault's later effects have no call to fail. */
+/**
+ * Returns a clock that logs errors of its tasks. Faults run delayed effects on this clock, and an error there must not
+ * end the process.
+ */
 function harmless(clock: Clock, log: Log): Clock {
   const after: Clock['after'] = (ms, task) =>
     clock.after(ms, () => {
@@ -224,7 +230,7 @@ function harmless(clock: Clock, log: Log): Clock {
   return { isReal, now, wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
-/** The effects of faults outside of the call, on the servers of the generation in force. */
+/** Returns the means by which faults affect the servers in force outside of a call. */
 function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnvironment {
   const find = (server: string) => live.current.servers.get(server)
   return {
@@ -249,7 +255,7 @@ function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnviro
         .includes(true)
     },
     tell(server, message) {
-      // An answer without a call has no receiver.
+      // Drops an answer, because no call waits for it.
       if (!('method' in message.value)) return
       for (const caller of find(server)?.upstreamSessions.callers() ?? []) caller.receive(server, message)
     },
@@ -285,7 +291,7 @@ function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnviro
   }
 }
 
-/** The possible URLs of a call: all, or only its replica's if `replica` is set. */
+/** Returns the URLs that a call may use: only the replica's URL if `replica` is set, else all. */
 function urlsOf({ config }: Server, replica: number | undefined): readonly string[] {
   if (config.type === 'stdio') return []
   return replica === undefined ? config.urls : config.urls.slice(replica, replica + 1)
@@ -298,7 +304,7 @@ function read(
   config: ServerConfig | undefined,
 ): Outcome {
   const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
-  // Removes secrets as from a real reply.
+  // Removes secrets, as in a real reply.
   const conceal = config === undefined ? {} : { conceal: concealing(config) }
   const context = { hasSession: false, wallMs, ...conceal }
   const reading = readReply(call.id, status, new ReplyHeaders(raw), body, context)
@@ -315,7 +321,7 @@ export const serverTargets = (servers: GatewayGeneration['servers']): PlanTarget
   [...servers.values()].map((server) => ({
     name: server.name,
     protected: server.protected,
-    // Includes excluded tools: a health check may call a tool hidden from agents.
+    // Includes tools hidden from agents, because a health check may call such a tool.
     tools: [...server.entries('tools').map(({ key }) => key), ...server.excluded],
     kind: {
       transport: server.transportAt(),

@@ -8,8 +8,9 @@ import { isLoopback } from '../units/address.ts'
 import { makeFolder } from '../units/folder.ts'
 
 /**
- * The control token of a gateway without a token in its config. The gateway makes the token at start and writes a file
- * readable only by its own user. Commands of the same user find the file by the address of the control plane.
+ * The control token of a gateway whose config has no token. The gateway makes a token at its start, and writes the
+ * token to a file that only its own user can read. Commands of the same user find the file by the address of the
+ * control plane.
  */
 
 const TOKEN_BYTES = 32
@@ -33,9 +34,12 @@ export interface KeepOptions {
 
 export interface KeptToken {
   readonly files: readonly string[]
-  /** Why the token is missing in a folder, one sentence each. */
+  /** One sentence for each folder without the token, with the reason. */
   readonly problems: readonly string[]
-  /** Removes the files. Call before giving up the address, else a new gateway's files may go. Never rejects. */
+  /**
+   * Removes the files. Call this before the control plane closes: later another gateway may have the address and its
+   * own files. Never rejects.
+   */
   remove(): Promise<void>
 }
 
@@ -45,7 +49,7 @@ export async function keepToken({ token, control, stateDir, env }: KeepOptions):
   const name = nameOf(hostname, port)
   const files: string[] = []
   const problems: string[] = []
-  /** Resolves to whether the token is in the folder now. */
+  /** Writes the token into a folder. Resolves to true when the token is in the folder. */
   const put = async (folder: string, prepare: (folder: string) => Promise<string | undefined>) => {
     try {
       const problem = await prepare(folder)
@@ -84,7 +88,8 @@ export async function findToken(base: string, env: Env): Promise<FoundToken> {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80')
   const folders = runFolders(env)
   const problems: string[] = []
-  // A name may have two addresses with different listeners. Each token may go only to its own address.
+  // Tries both addresses of `localhost`: different gateways may listen there, and a token may be sent only to its own
+  // address.
   for (const host of named === 'localhost' ? ['127.0.0.1', '::1'] : [named]) {
     for (const folder of folders) {
       const file = join(folder, nameOf(host, port))
@@ -122,7 +127,7 @@ const nameOf = (host: string, port: string) => `control-${bare(host).replaceAll(
 
 const bare = (host: string) => host.replace(/^\[|\]$/g, '')
 
-/** Makes the folder if missing. Resolves to why the folder cannot be trusted; undefined when trusted. */
+/** Makes the folder if missing. Resolves to the reason when the folder cannot be trusted; undefined when trusted. */
 async function prepareRunFolder(folder: string): Promise<string | undefined> {
   await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
@@ -130,7 +135,10 @@ async function prepareRunFolder(folder: string): Promise<string | undefined> {
   return distrust(folder)
 }
 
-/** Any user may have made this folder under /tmp first, so it must be ours, no link, and closed to others. */
+/**
+ * Resolves to the reason when a run folder cannot be trusted; undefined when trusted. Another user may have made the
+ * folder first. So it must belong to our user, be no link, and be closed to other users.
+ */
 async function distrust(folder: string): Promise<string | undefined> {
   const found = await lstat(folder)
   if (!found.isDirectory()) return `${folder} is no folder`
@@ -140,7 +148,10 @@ async function distrust(folder: string): Promise<string | undefined> {
     : `${folder} is open to other users (mode ${(found.mode & 0o777).toString(8)}, expected 700)`
 }
 
-/** Other users may read the state folder, as the operator chose it, but not write there. */
+/**
+ * Makes the state folder if missing. Resolves to the reason when other users may write there; undefined when safe.
+ * Other users may read it, because the operator chose the folder.
+ */
 async function prepareStateFolder(folder: string): Promise<string | undefined> {
   makeFolder(folder, 0o700)
   const found = await stat(folder)
@@ -157,7 +168,7 @@ const isAnothers = ({ uid }: { readonly uid: number }) =>
 async function write(folder: string, name: string, token: string): Promise<string> {
   const path = join(folder, name)
   const draft = join(folder, `.${name}.${randomBytes(6).toString('hex')}`)
-  // Exclusive, so never writes through a file or link planted by another user.
+  // Flag `x`: fails if the file exists, so never writes to a file or link of another user.
   const file = await open(draft, 'wx', 0o600)
   try {
     await file.writeFile(`${token}\n`)
@@ -171,7 +182,7 @@ async function write(folder: string, name: string, token: string): Promise<strin
   return path
 }
 
-/** Undefined when the file does not exist. */
+/** Resolves to the token in a file, or to the problem with the file; undefined when the file does not exist. */
 async function readToken(
   folder: string,
   path: string,
@@ -179,7 +190,7 @@ async function readToken(
   try {
     const problem = await distrust(folder)
     if (problem !== undefined) return { problem }
-    // O_NONBLOCK: does not wait for the other end of a pipe.
+    // O_NONBLOCK: if the path is a pipe, does not wait for its writer.
     const file = await open(
       path,
       constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),

@@ -7,13 +7,16 @@ import type { Server } from '../registry/server.ts'
 
 /** Events from parts of the gateway to parts created later, each with its arguments. */
 interface GatewayEventMap {
-  /** A server offers other entries in the lists of `changed`. */
+  /** A server's lists have changed; `changed` names these lists. */
   catalogChanged: [server: KnownServer, changed: readonly ListKind[]]
-  /** The gateway's copies of a server's lists are void. Agents see new entries in `changed`, which may be empty. */
+  /**
+   * The gateway must drop its cached lists of a server. `changed` has the lists that changed for agents, and may be
+   * empty.
+   */
   listsChanged: [server: KnownServer, changed: readonly ListKind[]]
   serverState: [server: KnownServer]
   probed: [server: Server, probe: Probe, result: ProbeResult]
-  /** A policy acted, such as `breaker memory/read_graph open`. */
+  /** A sign of trouble from a policy, such as `breaker memory/read_graph open`. */
   sign: [server: string, sign: string]
   /** Arms or dynamic servers changed: recompiles the config. The listener throws when the config does not compile. */
   refreshWanted: []

@@ -60,7 +60,7 @@ export interface GatewayOptions {
   readonly files?: FilesRead
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: Log
-  /** Whether a kill of faults outlives the process; default true. */
+  /** True when a kill of faults outlives the process; default true. */
   readonly keepsKill?: boolean
 }
 
@@ -76,7 +76,7 @@ export interface Gateway {
   readonly live: Live<GatewayGeneration>
   readonly chaos: Controller
   reload(trigger: string): Promise<ReloadReport>
-  /** Stops accepting, drains calls in flight, ends all sessions and child processes. Idempotent. */
+  /** Refuses new connections, waits for calls in flight, and ends all sessions and child processes. Idempotent. */
   close(): Promise<void>
 }
 
@@ -117,7 +117,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { store: durable, problem: stateProblem } = await openDurable({ stateDir, clock, log })
   const policyContext = createPolicyContext(clock, log, metrics, durable)
   const context = hearing(policyContext, (server, sign) => void events.emit('sign', server, sign))
-  // Draws pause lengths. Gateways with the same webhook receiver must not retry in step, so the seed is random.
+  // Draws the back-off of webhook retries. The seed is random, so that gateways with the same webhook do not retry in
+  // step.
   const random = createKeyedRandom(randomInt(2 ** 32))
   const health = new HealthWatch({ clock, random, log, metrics, stateDir, environment })
   await health.load()
@@ -231,7 +232,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     bounds.bodies,
     (cause) => metrics.bodiesRefused.inc({ cause }),
   )
-  // A separate limit, so agents' bodies cannot lock out operators.
+  // A separate limit, so that bodies of agents cannot block operators.
   const ownBodies = new Bodies(clock, { maxBody }, bounds.bodies, () => undefined)
 
   // Reloads. Arms and guarded runs can change without a config change, so both follow at each reload.
@@ -429,7 +430,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
 }
 
-/** Returns the file keeping a kill across restarts: in the state folder, else in the run folder per config path. */
+/**
+ * Returns the file that stores a kill across restarts: in the state folder, else a file for this config path in the run
+ * folder.
+ */
 async function killRecordOf({ config, path, env }: GatewayOptions): Promise<string | undefined> {
   const { stateDir, environment, chaosEnvironments } = config.gateway
   if (stateDir !== undefined) return join(stateDir, 'chaos-kill.json')

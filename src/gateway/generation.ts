@@ -89,10 +89,11 @@ export async function compileInTurns(
   // Warms the cache of connection hashes, the slowest part of `assemble` for new entries.
   await inTurns(Object.values(config.mcpServers), connectionOf, CONNECTIONS_A_TURN)
   const generation = assemble(config, previous, parts, new Set())
-  // Retains servers now, because `previous` may end and release shared servers during the next turns.
+  // Retains the servers now: if `previous` ends during the next turns, it releases the servers that both generations
+  // share.
   for (const server of generation.servers.values()) server.retain()
   try {
-    // Starts a fresh turn: the caller then puts the generation into force without a pause.
+    // Begins in a fresh turn of the event loop, after the work of `assemble`.
     await nextTurn()
     await inTurns(chainsOf(generation, previous), (build) => build(), CHAINS_A_TURN)
   } catch (error) {
@@ -117,7 +118,7 @@ function assemble(
     const connection = connectionOf(entry)
     const old = previous?.servers.get(name)
     const isKept = old?.connection === connection && !renew.has(name)
-    // A kept server's names stay valid, because the separator is fixed at boot.
+    // A kept server keeps its names too, because the separator of names is fixed at boot.
     const server = isKept ? old : createServer({ name, entry, connection, names, tasks: old?.tasks }, parts)
     servers.set(name, server)
   }
@@ -186,7 +187,7 @@ function heardBy(traffic: GenerationParts['traffic'], log: AccessLog): AccessLog
   }
 }
 
-/** Most chains built before a config is in force; further chains are built at the first call. */
+/** Most policy chains built before a config is in force; further chains are built at their first call. */
 const MOST_CHAINS = 5_000
 
 /**
@@ -197,7 +198,7 @@ function* chainsOf(
   { servers, mesh, policies }: GatewayGeneration,
   previous: GatewayGeneration | undefined,
 ): Generator<() => void> {
-  // Never equal with arms, because arms contain functions (`takes`).
+  // With arms the two are never equal, because arms contain functions (`takes`).
   if (isDeepStrictEqual(policies, previous?.policies)) return
   const { arms = {} } = policies
   let count = 0
@@ -216,7 +217,7 @@ interface NewServer {
   readonly entry: ServerConfig
   readonly connection: string
   readonly names: Names
-  /** The task owners of a replaced server of the same name. */
+  /** The owners of tasks, kept from the replaced server with the same name. */
   readonly tasks: TaskBinding | undefined
 }
 
@@ -255,17 +256,20 @@ function createServer(
       const version = upstreamSession.initializeResult.value.protocolVersion
       if (typeof version !== 'string' || version === MODERN_VERSION) return
       const peer = { ...peerAddressOf(config, replica), version }
-      // `cancelled` is the normal end of an unused session, no error.
+      // `cancelled` is the normal end of an unused session, so it is not counted as an error.
       const error = reason === 'cancelled' ? '' : reason
       parts.metrics.operations?.clientSessionOver(name, peer, lastedMs / 1_000, error)
     },
   })
 }
 
-/** Least time for calls of an older config to end, in milliseconds. */
+/** Minimum time after a reload for calls of the older config to end, in milliseconds. */
 const LEAST_PATIENCE_MS = 15 * 60_000
 
-/** Returns the longest possible call of a config in milliseconds: longest deadline plus longest pause for input. */
+/**
+ * Returns the longest possible duration of a call, in milliseconds: the longest deadline plus the longest wait for
+ * input.
+ */
 function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
   const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
   const longest = deadlines.map((deadline) => (deadline ? longestOf(deadline) : 0))

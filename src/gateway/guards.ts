@@ -25,7 +25,7 @@ export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: Gu
   const { limits } = gateway
   const { shares, unread, replay } = limitsOf(gateway)
   metrics.rejectionsHeld.series()
-  // `rate` misses the first event of a series that begins with the event.
+  // Creates the series at 0, because `rate` of Prometheus misses the first increase of a new series.
   metrics.replayDropped.series()
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
@@ -46,7 +46,7 @@ export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: Gu
   }
 }
 
-/** Most operator connections; a single machine may hold them all. */
+/** Most operator connections; a single client may hold all of these connections. */
 const MAX_CONTROL_CONNECTIONS = 1_000
 
 /** Creates the limits on operator connections; agents use none of these connections. */

@@ -71,13 +71,16 @@ export interface PlaneParts {
   readonly guards: ServerGuards
 }
 
-/** Keep-alive in milliseconds: longer than clients' pools stay idle, so clients close connections first. */
+/**
+ * Keep-alive time of idle connections, in milliseconds: longer than the idle time of clients' pools, so clients close
+ * connections first.
+ */
 const KEEP_ALIVE_MS = 75_000
 
-/** Timeout of a request's head in milliseconds, also before its first byte. */
+/** Timeout for the head of a request, in milliseconds, counted from before its first byte. */
 const HEADERS_MS = 60_000
 
-/** Timeout in milliseconds of a whole request not read by `Bodies`. */
+/** Timeout for a whole request that `Bodies` does not read, in milliseconds. */
 const REQUEST_MS = 300_000
 
 /** Returns the body of an error reply; `inJsonRpc` is the error's own JSON-RPC text, if given. */
@@ -90,7 +93,10 @@ export const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
 /** For operators. */
 const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
 
-/** `errorBody`: the reply to requests refused before any route; `direct`: answers requests without Fastify. */
+/**
+ * Creates the server of a plane. `errorBody` makes the body of error replies; `direct` handles requests without
+ * Fastify.
+ */
 export function createPlane(
   { clock, log, guards }: PlaneParts,
   errorBody: ErrorBody,
@@ -119,7 +125,7 @@ export function createPlane(
     },
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
-  // Routes read bodies in their own way. Bodies of unknown routes are not read.
+  // Removes the parsers, because each route reads bodies in its own way. Bodies for unknown routes are not read.
   app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     if (error instanceof BodyRefusal) {
@@ -183,7 +189,7 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
   return app
 }
 
-/** Creates the plane for operators. Refuses cross-origin pages. Changes need a token, but not stopping faults. */
+/** Creates the plane for operators. Refuses cross-origin pages. Changes need the token, except for stopping faults. */
 export function createControlPlane(
   parts: PlaneParts & {
     readonly access: ControlAccess
@@ -191,13 +197,13 @@ export function createControlPlane(
   },
 ): FastifyInstance {
   const app = createPlane(parts, plainError)
-  // Replies quote servers and agents, and operators read replies on terminals: escapes control characters.
+  // Escapes control characters, because replies quote servers and agents, and operators read replies on terminals.
   app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
     parts.bodies.read(payload, (error, text = '') => {
       if (error !== null) return done(error, undefined)
-      // Many clients send a content type even without a body.
+      // Accepts an empty body, because many clients send a content type without a body.
       if (text === '') return done(null, undefined)
       // Refuses deep nesting, because code walking the body may recurse.
       if (isDeeperThan(MAX_DEPTH, text))
@@ -339,7 +345,10 @@ const causes: Readonly<Record<string, string>> = {
   ENOTFOUND: 'there is no such host',
 }
 
-/** Listens; resolves to the base URL. Rejects when the address cannot be bound; the error names the config `key`. */
+/**
+ * Listens on an address, and resolves to its base URL. Rejects when the address cannot be bound; the error names the
+ * config `key`.
+ */
 export async function listenAt({ host, port }: Address, app: FastifyInstance, key: string): Promise<string> {
   try {
     await app.listen({ host, port })
@@ -364,7 +373,7 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
  */
 async function listenOnOtherAddresses(server: Server): Promise<void> {
   const { address, port } = server.address() as AddressInfo
-  // A failed lookup means no other address: the first address is bound already.
+  // Ignores a failed lookup: then there is no other address, and the first address is bound already.
   for (const other of await lookup('localhost', { all: true }).catch(() => [])) {
     if (other.address === address) continue
     const beside = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {

@@ -35,7 +35,7 @@ export function createPolicyContext(
   return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
 }
 
-/** The result of opening the store: empty without `stateDir`, `problem` when the store cannot be opened. */
+/** The opened store; empty without `stateDir`. `problem`: the reason when the store cannot be opened. */
 interface OpenedStore {
   readonly store?: ClosableStore
   readonly problem?: string
@@ -63,7 +63,7 @@ const MAX_BYTES = 128 * 1024 ** 2
 const MAX_UNWRITTEN = 10_000
 const MAX_UNWRITTEN_BYTES = 16 * 1024 ** 2
 
-/** Longest wait of a caller for the write of a record, in milliseconds. */
+/** Longest time for which a caller waits until its record is written, in milliseconds. */
 const PATIENCE_MS: Millis = 1_000
 
 /** Pause after a failed write, in milliseconds. */
@@ -72,7 +72,7 @@ const RETRY_MS: Millis = 5_000
 /** Timeout of the last write at close, in milliseconds. */
 const CLOSE_MS: Millis = 2_000
 
-/** Interval for deleting expired records not taken by any policy, in milliseconds. */
+/** Interval between deletions of expired records that no policy has taken, in milliseconds. */
 const SWEEP_MS: Millis = 60_000
 
 /** File beside the store with the process id of its current or last gateway, for messages. */
@@ -91,7 +91,7 @@ interface Size {
   readonly expiresAt: Millis
 }
 
-/** A record left on disk. Its text on disk is the wall time of expiry, a space, then the JSON. */
+/** A record of an earlier process. Its text on disk is the wall time of expiry, a space, then the JSON. */
 interface Left {
   readonly key: string
   /** Size of the record and its key. */
@@ -168,12 +168,12 @@ class LevelStore implements ClosableStore {
   readonly #level: Level
   readonly #clock: Clock
   readonly #log: Log
-  /** Records of an earlier process not taken yet, by owner. */
+  /** Records of an earlier process that no policy has taken yet, by owner. */
   readonly #left = new Map<string, Left[]>()
   /** The sizes of all records; `#fits` enforces the limits. */
   readonly #sizes = new Map<string, Size>()
   #bytes = 0
-  /** No record expires before this, in wall time. */
+  /** Wall time before which no record expires. */
   #nextExpiry: Millis = Infinity
   #reclaimedAt: Millis = -Infinity
   #warnedAt: Millis = -Infinity
@@ -335,7 +335,7 @@ class LevelStore implements ClosableStore {
 
   /** Adds a change to the next batch; false when too many changes wait. */
   #change(key: string, text: string | undefined, bytes: number): boolean {
-    // Deletes have no limit: a delete needs no more room than its record.
+    // Limits only writes: a delete never needs more room than its record.
     const isTooMany = text !== undefined && this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
     const isTooLarge = text !== undefined && this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
     if (isTooMany || isTooLarge) return false
@@ -344,7 +344,7 @@ class LevelStore implements ClosableStore {
     return true
   }
 
-  /** Starts writing the pending changes, unless a batch is running: the next batch then includes the changes. */
+  /** Starts a batch with the pending changes. If a batch is in progress, the next batch includes the changes. */
   #write(): void {
     if (this.#isWriting) return
     if (this.#closed || this.#clock.now() < this.#retryAt) return this.#release()
@@ -369,7 +369,7 @@ class LevelStore implements ClosableStore {
     this.#isWriting = false
   }
 
-  /** Resolves to whether the batch was written. */
+  /** Writes a batch. Resolves to true when it was written. */
   async #batch(changes: ReadonlyMap<string, string | undefined>): Promise<boolean> {
     try {
       if (this.#failed) await this.#reopen()
@@ -394,8 +394,8 @@ class LevelStore implements ClosableStore {
   }
 
   /**
-   * Reopens LevelDB after a failed write, to start a new log file. LevelDB would accept appends to a truncated log file
-   * but lose the appends at recovery after a crash.
+   * Reopens LevelDB after a failed write, so that LevelDB starts a new log file. After a crash, LevelDB would lose all
+   * appends to a truncated log file.
    */
   async #reopen(): Promise<void> {
     await this.#level.close()
@@ -417,7 +417,7 @@ class LevelStore implements ClosableStore {
     for (const done of waiting) done()
   }
 
-  /** Deletes expired records nobody took, such as records of removed servers. */
+  /** Deletes expired records that no policy has taken, such as records of removed servers. */
   #sweep(): void {
     const now = this.#clock.wall()
     for (const [owner, left] of this.#left) {
@@ -430,7 +430,10 @@ class LevelStore implements ClosableStore {
   }
 }
 
-/** Unambiguous, because owners are JSON texts without line feeds. */
+/**
+ * Returns the store's key of an owner and id. Different pairs have different keys, because owners are JSON texts
+ * without line feeds.
+ */
 const keyOf = (owner: string, id: string) => `${owner}\n${id}`
 const ownerOf = (key: string) => key.slice(0, key.indexOf('\n'))
 

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
-/** The LevelDB functions used by the store. All reject with an error with LevelDB's `code`. */
+/** The LevelDB functions that the store uses. All reject with an error that has LevelDB's `code`. */
 export interface Level {
   open(): Promise<void>
   /** Repairs a damaged, closed database as far as possible. */
@@ -36,14 +36,14 @@ interface Waiting {
 }
 
 /**
- * A LevelDB in a child process. Every program started from LevelDB's process inherits its file descriptors, even under
- * another user. The gateway starts servers, so the descriptors must not be in the gateway's process. The child outlives
- * a killed gateway until pending writes are done.
+ * A LevelDB in a child process. Each program inherits the file descriptors of the process that starts it, even under
+ * another user. The gateway starts servers, so LevelDB's descriptors must be in another process. After a kill of the
+ * gateway, the child lives until pending writes are done.
  */
 export class LevelProcess implements Level {
   readonly #folder: string
   #child: ChildProcess | undefined
-  /** In request order, the same as the order of answers. */
+  /** The requests without an answer. Answers come in the order of requests. */
   readonly #waiting: Waiting[] = []
 
   constructor(folder: string) {

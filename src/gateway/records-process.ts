@@ -18,7 +18,7 @@ const iterate = () => level.iterator({ highWaterMarkBytes: MOST_BYTES })
 let iterator: ReturnType<typeof iterate> | undefined
 let answering = Promise.resolve()
 
-// A signal to the whole process group must not end this process: the gateway still needs its last writes.
+// Ignores signals to the process group, because the gateway still needs this process for its last writes.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 process.on('message', (asked: Asked) => {
@@ -28,7 +28,7 @@ process.on('message', (asked: Asked) => {
     .then((answer) => void (process.connected && process.send?.(answer)))
 })
 
-// Closing LevelDB lets this process exit.
+// Closes LevelDB when the gateway has ended; then this process exits.
 process.once('disconnect', () => {
   void answering.then(() => level.close()).catch(() => undefined)
 })
@@ -63,7 +63,9 @@ async function open(): Promise<void> {
   }
 }
 
-/** Resolves to the next entries; empty at the end, then starts over. */
+/**
+ * Resolves to the next entries; empty after the last entry. The following request starts again from the first entry.
+ */
 async function nextEntries(): Promise<readonly Entry[]> {
   iterator ??= iterate()
   const entries = await iterator.nextv(MOST_ENTRIES)

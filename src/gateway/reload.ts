@@ -30,7 +30,7 @@ export interface ReloaderParts {
   readonly prepare: (config: Config) => Promise<() => boolean>
   /** Returns the hash of the effective config, including dynamic servers and keys fixed at boot. */
   readonly inForce: () => string
-  /** Returns why the plan's faults are enabled but not armed; undefined when armed, or without faults. */
+  /** Returns the reason when the plan's faults are enabled but not armed; undefined when armed, or without faults. */
   readonly unarmed: () => string | undefined
   /** Returns the dynamic servers. */
   readonly added: () => Readonly<Record<string, ServerConfig>>
@@ -48,11 +48,11 @@ export class Reloader {
   #file: Config
   #watched: FilesRead
   #last: Promise<unknown> = Promise.resolve()
-  /** The queued attempt. */
+  /** The queued reload; undefined when none waits. */
   #next: Promise<ReloadReport> | undefined
   #isClosed = false
 
-  /** `first` is in force already, read from `files`. */
+  /** `first`: the config already in force, read from `files`. */
   constructor(first: Config, files: FilesRead, parts: ReloaderParts) {
     this.#parts = parts
     this.#boot = first
@@ -61,12 +61,15 @@ export class Reloader {
     this.#succeeded()
   }
 
-  /** The files to watch, as read last, even if their config was refused. */
+  /** The files to watch: the files of the last read, even if their config was refused. */
   get files(): FilesRead {
     return this.#watched
   }
 
-  /** Reads the files again, after the attempt in progress. Requests join a queued attempt. Never rejects. */
+  /**
+   * Reloads the config from its files, after the reload in progress. A caller joins a reload that is already queued.
+   * Never rejects.
+   */
   reload(trigger: string): Promise<ReloadReport> {
     this.#next ??= this.#last.then(() => {
       this.#next = undefined
@@ -83,7 +86,7 @@ export class Reloader {
     this.#succeeded()
   }
 
-  /** Refuses further configs, even one being read: servers started after the shutdown would never end. */
+  /** Refuses further configs, and also a config in progress: servers started after the shutdown would never end. */
   close(): void {
     this.#isClosed = true
   }
@@ -149,7 +152,10 @@ export class Reloader {
   }
 }
 
-/** Returns the config with servers of the admin API added after its own; its own entries win. */
+/**
+ * Returns the config with the servers added by the admin API after its own servers. For equal names, the config's own
+ * entry counts.
+ */
 export function withServers(config: Config, added: Readonly<Record<string, ServerConfig>>): Config {
   if (Object.keys(added).length === 0) return config
   return { ...config, mcpServers: { ...config.mcpServers, ...without(added, config.mcpServers) } }
@@ -215,14 +221,17 @@ function putIntoForce(
     agents.endOrphans()
     agents.tellChanged(listKinds)
   }
-  // Last, because the steps above need older generations' own servers.
+  // Runs last, because the steps above need the servers of older generations.
   for (const open of live.open) if (open !== after) open.follow(after.servers)
 }
 
-/** Returns a state key with its endpoint's current replica index; undefined when set, server or endpoint is gone. */
+/**
+ * Returns a state key with the current index of its replica; undefined when its policy set, server or replica no longer
+ * exists.
+ */
 function placed({ servers, policies, mesh }: GatewayGeneration, key: StateKey): StateKey | undefined {
   if (!mesh.hasSet(key.set)) return undefined
-  // State of the gateway has no server. State of a server may have no endpoint.
+  // State of the gateway itself has no server. State of a whole server has no replica.
   if (key.server === '') return key
   const server = servers.get(key.server)
   if (key.overrides !== undefined && !mayApply(policies, key.server, key.overrides)) return undefined

@@ -23,11 +23,11 @@ export interface ShutdownParts {
   readonly controlPlane: Pick<EndingPlane, 'close'>
   readonly live: { readonly current: EndingGeneration; readonly open: readonly EndingGeneration[] }
   readonly agents: Pick<Agents, 'close'>
-  /** Faults end first, to release delayed calls and replies. */
+  /** Ends all faults. Called first, so that delayed calls and replies continue. */
   readonly chaos: { stop(): Promise<void>; close(): Promise<void> }
-  /** Held rejections end as well. Replies in progress have the time of the drain. */
+  /** Ends the delays of rejections, and tells if replies are still being sent. The drain waits for these replies. */
   readonly guards: { readonly tarpit: { close(): void }; readonly unread: { readonly isAny: boolean } }
-  /** Closed before the servers, so a reload starts no server afterwards. */
+  /** Closed before the servers, so that no reload starts a server afterwards. */
   readonly reloader: Pick<Reloader, 'close'>
   /** Sends the last spans, if the collector accepts. */
   readonly tracing: { close(): Promise<void> } | undefined
@@ -35,17 +35,17 @@ export interface ShutdownParts {
   readonly metricsExport: { close(): Promise<void> }
   /** Writes the remaining records of calls. */
   readonly recorder: { close(): Promise<void> }
-  /** Closed last, because ends of calls still write records; undefined without a store. */
+  /** The store, closed last because ending calls still write records; undefined without a store. */
   readonly durable: { close(): Promise<void> } | undefined
   /** Writes all incidents, and ends webhook notices. */
   readonly health: { close(): Promise<void> }
-  /** Counts calls with an MCP task by their state so far. */
+  /** Counts the calls that became MCP tasks by their current state. */
   readonly taskCalls: { closeAll(): void }
-  /** Intents and experiments end with the process. */
+  /** Counts the open tasks of agents as finished. */
   readonly intents: { closeAll(): void }
   readonly experiments: { close(): void }
   readonly endStallWatch: () => void
-  /** Runs before the control plane closes, while the address is still ours. */
+  /** Removes the token files. Called before the control plane closes, while no other gateway can have the address. */
   readonly removeToken: () => Promise<void>
   /** Agents' requests in flight, and calls in progress whose agents have left. */
   readonly load: { readonly inFlight: number; readonly detached: number }
@@ -57,28 +57,31 @@ export interface ShutdownParts {
 const LOOK_MS: Millis = 50
 
 /**
- * Timeout after the drain, in milliseconds. Servers ignoring EOF and SIGTERM take 2.5 s, their stray processes outside
- * of the process group 0.5 s more, and a silent collector of spans 3 s. Past the timeout, the end of the process ends
- * its children.
+ * Timeout after the drain, in milliseconds. Servers that ignore EOF and SIGTERM take 2.5 s, their processes outside of
+ * the process group 0.5 s more, and a silent collector of spans 3 s. After the timeout the gateway exits, and its exit
+ * ends the remaining child processes.
  */
 const LONGEST_END_MS: Millis = 5_000
 
-/** Time for ended calls to answer agents, in milliseconds, and least number of polls, as a busy loop polls late. */
+/**
+ * Time for ended calls to answer their agents, in milliseconds, and minimum number of polls, because a busy event loop
+ * polls late.
+ */
 const ANSWER_GRACE_MS: Millis = 500
 const ANSWER_LOOKS = 10
 
-/** Interval of log lines about the pending steps, in milliseconds. */
+/** Interval between log lines about pending steps, in milliseconds. */
 const SAY_MS: Millis = 1_000
 
 /**
- * Shuts down in order: new connections, calls in flight, sessions, child processes, the rest. After the drain,
- * independent parts end in parallel, so their grace periods do not add up. Resolves after the drain plus
- * `LONGEST_END_MS` at the latest.
+ * Shuts down the gateway: refuses new connections, waits for calls in flight, then ends sessions, child processes and
+ * the other parts. After the drain, independent parts end in parallel, so their timeouts do not add up. Resolves after
+ * the drain plus `LONGEST_END_MS` at the latest.
  */
 export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { dataPlane, live, load, log, clock } = parts
   const { drain } = live.current.config.gateway
-  // Before `stopListening`, because connections with a reply delayed by a fault would look idle.
+  // Ends faults before `stopListening`: a connection whose reply a fault delays would look idle.
   const faultsOver = parts.chaos.stop()
   parts.guards.tarpit.close()
   const stopped = new Promise<void>((resolve) => dataPlane.stopListening(resolve))
@@ -112,14 +115,14 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
 async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
   const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
   parts.reloader.close()
-  // Ends calls at once with an error. Sessions end before their servers, so servers hear of the end.
+  // Ends calls at once with an error. Closes sessions before servers, so that servers are told of the end.
   const sessions = waits.note('the sessions of agents', agents.close())
   // Includes servers of older configs with calls in flight.
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
   const upstreamSessions = [...servers].map((server) =>
     waits.note(() => nameOf(server.name, server.processes), server.close()),
   )
-  // Waits for spans and answers of the ended calls.
+  // Waits until ended calls have sent their answers and made their spans.
   const answered = drained(parts, ANSWER_GRACE_MS, ANSWER_LOOKS).then(nextTurn)
   const spans = answered.then(() => {
     parts.taskCalls.closeAll()
@@ -136,7 +139,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
       waits.note('stray processes of servers', endSupervisor(clock)),
     ]),
   )
-  // Awaits both together: a rejection of either would be unhandled during an await of the other.
+  // Awaits both together; otherwise a rejection of one promise would be unhandled while the other is awaited.
   await Promise.all([spans, rest])
   parts.endStallWatch()
   await waits.note('the journal of faults', parts.chaos.close())
@@ -181,7 +184,7 @@ async function drained(parts: ShutdownParts, limitMs: Millis, leastLooks = 0): P
     await clock.sleep(LOOK_MS, never)
 }
 
-/** Whether a call is in flight, or its reply. */
+/** True while a call is in flight or a reply is being sent. */
 function isBusy({ load: { inFlight, detached }, guards }: ShutdownParts): boolean {
   return inFlight + detached > 0 || guards.unread.isAny
 }

@@ -18,7 +18,7 @@ interface SpansParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly env: Readonly<Record<string, string | undefined>>
-  /** As at boot. */
+  /** The settings at the start; a reload does not change them. */
   readonly config: TraceSettings
   /** Read only after the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
@@ -51,7 +51,7 @@ export function createSpans({
 
 interface DurationsParts {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** As at boot. */
+  /** The settings at the start; a reload does not change them. */
   readonly config: MetricsConfig
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
@@ -86,7 +86,7 @@ export async function exportMetrics({
   try {
     return await startMetricsExport(settings, { ...parts, version })
   } catch (error) {
-    // Logs no error message, which may quote a bad setting, such as a header with a token.
+    // Logs only the error's name: its message may quote a bad setting, such as a header with a token.
     const { name } = error as Error
     const { protocol } = settings
     const variables = exporterVariables(env, 'METRICS')
@@ -112,7 +112,7 @@ export function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica
   return { transport, address, port, version }
 }
 
-/** Cache: parsing a URL costs as much as all other attributes of a span. */
+/** Addresses by config and replica, cached because parsing a URL takes as long as all other attributes of a span. */
 const addresses = new WeakMap<ServerConfig, Map<number, Peer>>()
 
 export function peerAddressOf(config: ServerConfig, replica: number): Peer {
@@ -127,11 +127,11 @@ function readAddress(config: ServerConfig, replica: number): Peer {
   if (config.type === 'stdio') return { transport: 'pipe' }
   const { hostname, port, protocol } = new URL(config.urls[replica] ?? config.urls[0] ?? '')
   const known = Number(port || (protocol === 'https:' ? 443 : 80))
-  // URLs write IPv6 addresses in brackets; conventions do not.
+  // Removes the brackets of an IPv6 address, because OpenTelemetry's conventions have none.
   return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known }
 }
 
-/** Cache: finding all spellings of a config's secrets costs more than a span. */
+/** Concealing functions by config, cached because finding all spellings of the secrets takes longer than a span. */
 const concealings = new WeakMap<ServerConfig, Conceal>()
 
 /** Returns the beginning of a server's text, without secrets of the config and of the call's headers. */

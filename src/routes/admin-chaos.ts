@@ -13,7 +13,7 @@ import { malformed, outdated, read, refused, tagged } from './answers.ts'
 import { readPlan } from './chaos/plan.ts'
 import { wouldHit } from './chaos/would-hit.ts'
 
-/** The author of an action whose request names none. */
+/** The author of an action when its request names no author. */
 const SOMEBODY = 'admin API'
 const NO_REASON = 'no reason given'
 
@@ -35,7 +35,7 @@ const turns: Readonly<Record<string, Turn>> = {
   renew: (chaos, by) => chaos.renew(by),
 }
 
-/** Registers `POST /admin/chaos/{arm,unkill,renew}`: starting needs a readable request. */
+/** Registers `POST /admin/chaos/{arm,unkill,renew}`. Refuses an unreadable request. */
 function registerStarts(app: FastifyInstance, chaos: Controller): void {
   for (const [name, turn] of Object.entries(turns)) {
     app.post(`/admin/chaos/${name}`, (request, reply) => {
@@ -50,8 +50,8 @@ function registerStarts(app: FastifyInstance, chaos: Controller): void {
 }
 
 /**
- * Registers `POST /admin/chaos/{kill,disarm}`: stopping works whatever is wrong with the request, `If-Match` included.
- * The answer of `kill` depends only on the kill switch, not on the engine.
+ * Registers `POST /admin/chaos/{kill,disarm}`. Stops faults even if the request or its `If-Match` is wrong. The answer
+ * of `kill` depends only on the kill switch, not on the engine.
  */
 function registerStops(scope: FastifyInstance, chaos: Controller): void {
   const kill = (body: unknown) => {
@@ -76,7 +76,7 @@ function registerStops(scope: FastifyInstance, chaos: Controller): void {
       config: { stops: true },
       handler: (request, reply) => reply.send(stop(request.body)),
       errorHandler(error, _, reply) {
-        // A body that is too long, or cut off, must not prevent the stop.
+        // Stops faults even if the body is too long or incomplete.
         stop(undefined)
         void reply.code(error.statusCode ?? 500).send({ error: `${error.message}; stopped anyway` })
       },
@@ -113,7 +113,7 @@ const planQuery = z.strictObject({
   last: duration({ min: 1 }).default(3_600_000).describe('How far back.'),
 })
 
-/** Registers the views of decisions and actions in memory: `GET /admin/chaos/{journal,explain,plan}`. */
+/** Registers `GET /admin/chaos/{journal,explain,plan}`, which show the decisions and actions in memory. */
 function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): void {
   app.get('/admin/chaos/journal', (request, reply) => {
     const query = read(journalQuery, request.query, 'the query')
@@ -214,13 +214,13 @@ const stepOf = ({ step }: DecisionEntry) =>
 const reasonIn = (note: DecisionEntry['note']) =>
   typeof note?.why === 'string' ? ` (${note.why.slice(0, 200)})` : ''
 
-/** Truncated, not rounded: a draw must never look as if it had reached the rate. */
+/** Returns a draw with six digits, truncated: a rounded draw could look equal to the rate. */
 const shown = (u: number) => String(Math.floor(u * 1e6) / 1e6)
 
 export interface AdminChaosParts {
   readonly chaos: Controller
   readonly clock: Clock
-  /** The servers that a plan may target; if absent, plans are not checked against servers. */
+  /** Returns the servers that a plan may target; without this function, plans are not checked against servers. */
   readonly targets?: () => PlanTargets
 }
 
@@ -228,9 +228,9 @@ const putQuery = z.strictObject({
   by: z.string().min(1).max(128).default(SOMEBODY).describe('Name of the person or program.'),
 })
 
-/** Registers the operator's routes for chaos: state, plan, switches, decisions. */
+/** Registers the operator's routes for the state and the plan of faults, the kill switch, and decisions. */
 export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets }: AdminChaosParts): void {
-  // In a scope of its own, because its body parsers must not affect other routes.
+  // Uses a separate scope, because the body parsers of the stops must not affect other routes.
   void app.register((scope, _, done) => {
     registerStops(scope, chaos)
     done()
@@ -240,7 +240,7 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
 
   app.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
 
-  // After a fault ends its counts may still change: calls that it hit may still run.
+  // Also shows an ended fault: its counts may still change, because calls that it hit may still run.
   app.get<{ Params: { name: string } }>('/admin/chaos/faults/:name', (request, reply) => {
     const { name } = request.params
     const found = chaos.faultStatus(name)

@@ -55,7 +55,7 @@ export function registerAdminExperiments(
   app: FastifyInstance,
   { live, clock, experiments, guarded }: AdminExperimentsParts,
 ): void {
-  /** Returns the settings of each policy under a policy set, for calls without a matching override. */
+  /** Returns a function with the settings of each policy in a policy set, for calls without a matching override. */
   const settingsUnder: SettingsUnder = (given) => {
     const settings = new Settings(given ?? live.current.config.policies)
     return (set) =>
@@ -108,7 +108,7 @@ export function registerAdminExperiments(
   app.get<Named>('/admin/experiments/:name/samples', ({ params: { name } }, reply) => {
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
-    // A copy, because a running experiment changes its samples while the response is written.
+    // Copies the samples, because a running experiment changes its samples while the response is written.
     const units = (found.run?.samples.all() ?? []).map((sample) => ({
       ...sample,
       durations: [...sample.durations],
@@ -147,7 +147,7 @@ async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
-/** Returns an experiment for lists. After a run the settings are those of the run, whatever the config says now. */
+/** Returns an experiment for lists. After a run, shows the settings of the run, even if the config has changed. */
 function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
   const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}
@@ -174,7 +174,10 @@ function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor
   }
 }
 
-/** Differences are treatment minus control, shares in [0, 1]; null without data. */
+/**
+ * Returns a verdict for the report. Differences are treatment minus control; shares are in [0, 1]; a value is null
+ * without data.
+ */
 function verdictShown({
   result,
   sentence,

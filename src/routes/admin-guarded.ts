@@ -33,7 +33,7 @@ export function whoIn(body: unknown): string {
   return read.success ? read.data.by : BY
 }
 
-/** Most unread bytes of a listener, before it gets no more events. */
+/** Most unread bytes of a listener. With more, the listener gets no events until it has read. */
 const MAX_UNREAD = 256 * 1024
 
 /** Most listeners of one run; a further listener replaces the first. */
@@ -44,7 +44,10 @@ interface Listener {
   readonly end: () => void
 }
 
-/** Listeners in order of arrival: a listener of a waiting run never keeps out another listener. */
+/**
+ * The listeners to guarded runs, in order of arrival. At the limit, a new listener replaces a listener of a run that is
+ * not in progress.
+ */
 class Listeners {
   readonly #all = new Set<Listener>()
   readonly #guarded: GuardedExperiments
@@ -53,7 +56,10 @@ class Listeners {
     this.#guarded = guarded
   }
 
-  /** Returns an end function; undefined with too many listeners. Calls `onEnd` when another listener takes over. */
+  /**
+   * Adds a listener. Returns a function that removes it; undefined with too many listeners. Calls `onEnd` when another
+   * listener replaces it.
+   */
   add(name: string, hear: (run: RunRecord) => void, onEnd: () => void): (() => void) | undefined {
     const ofRun = [...this.#all].filter((one) => one.name === name)
     if (ofRun.length >= MAX_OF_RUN) ofRun[0]?.end()
@@ -185,7 +191,7 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
   })
 }
 
-/** Answers with a run that began or waits, or with the refusals. */
+/** Answers 202 with the run that began or waits, or 409 with the refusals. */
 function answered(asked: Asked, reply: FastifyReply) {
   if (asked.ok) return reply.code(202).send(guardedInShort(asked.run))
   const findings = asked.refusals.map((message) => ({ path: '', message }))

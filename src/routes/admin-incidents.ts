@@ -42,5 +42,5 @@ export function registerAdminIncidents(app: FastifyInstance, { incidents }: Admi
   })
 }
 
-/** Returns an incident with the outcome of its notices, by webhook names: the URLs of webhooks are secret. */
+/** Returns an incident with the outcome of its notices, by the names of webhooks, because their URLs are secret. */
 const withNotices = (incident: Incident) => ({ ...shown(incident), notices: incident.notices })

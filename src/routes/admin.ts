@@ -30,10 +30,10 @@ export interface AdminParts {
   readonly reload: () => Promise<ReloadReport>
 }
 
-/** Longest shown text of a client about itself, in characters. */
+/** Longest shown text from a client's description of itself, in characters. */
 const LONGEST_CLIENT_WORD = 200
 
-/** Returns only the identifying texts of a client: other keys may hold anything, and be many. */
+/** Returns the texts that identify a client. Leaves out other keys, which may be many and hold anything. */
 function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   if (!isObject(clientInfo)) return undefined
   const words: Record<string, string> = {}
@@ -62,9 +62,9 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
   app.get('/admin/sessions', () => ({
     open: sessions.size,
     max: live.current.config.gateway.sessions.max,
-    // The newest 1,000.
+    // Shows only the newest 1,000 sessions.
     sessions: [...sessions.values()].slice(-1_000).map((session) => ({
-      // Anybody with a session's full id can act as its agent: only the beginning is shown.
+      // Shows only the beginning of the id, because anyone with the full id can act as the session's agent.
       id: `${session.id.slice(0, 8)}…`,
       endpoint: session.endpoint.server === undefined ? '/mcp' : `/mcp/${session.endpoint.server}`,
       version: session.version,
@@ -91,13 +91,13 @@ interface OneState extends OfSet {
   readonly Params: { readonly server: string; readonly tool: string }
 }
 
-/** In paths, the name for requests other than calls of a listed tool, as in metrics. */
+/** The tool name in paths for all requests except calls of a listed tool; the same as in metrics. */
 const OTHER = '_other'
 
-/** Kinds of state that show remaining capacity. */
+/** Kinds of policy state that show a remaining budget. */
 const budgets = policyStates.filter(({ isBudget }) => isBudget === true)
 
-/** Returns the settings learned about a server by policies, by the kind of their state. */
+/** Returns the values that policies have learned about a server, by the kind of state. */
 function learnedOf(store: StateStore, server: string, set: string): Record<string, object> {
   const learned: Record<string, object> = {}
   for (const one of policyStates) {
@@ -135,18 +135,18 @@ export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: 
   )
 }
 
-/** Registers the routes by which an operator sees the states of a policy, and changes states by hand. */
+/** Registers the routes that show the states of a policy, and let an operator change states by hand. */
 function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMeshParts): void {
   const [, operator] = ordered
   const { state, clock } = parts
   const { path, kind, noun, actions } = operator
   const order = z.strictObject({ action: z.enum(actions).describe('Action to perform.') })
-  /** Kinds of states shown too, but not changeable. */
+  /** Other kinds of states on this route, which an operator can see but not change. */
   const alsoShown = policyStates.flatMap((one) => (one.shownAt === path ? one.kind : []))
   const others = () => [...new Set(alsoShown)].flatMap((one) => state.list<Observable>(one).flatMap(rowsOf))
   const rows = (): readonly Row[] => [...statesOf(ordered, parts).flatMap(rowsOf), ...heldOf(ordered, parts)]
 
-  /** Returns why no state can be changed by hand. */
+  /** Returns an error message: the reason why this state cannot be changed by hand. */
   function missing(server: string, tool: string, set: string | undefined): string {
     const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
     if (others().some((row) => row.server === server && row.tool === tool))
@@ -176,17 +176,17 @@ function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMe
   })
 }
 
-/** A state, or an order in force without a state, with its place. */
+/** A state with its place, or an order in force for a place that has no state yet. */
 type Row = Place & object
 
-/** Returns a state as an operator sees the state: one row, or several rows for several settings. */
+/** Returns a state for an operator: one row, or several rows when the state has several settings. */
 function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
   const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
   const of = matched.length === 0 ? {} : { overrides: matched }
   return [state.snapshot()].flat().map((row) => ({ set, server, tool, ...of, replica, ...row }))
 }
 
-/** Most unlisted names shown to an operator, and the longest part of each, in characters. */
+/** Most unlisted names shown to an operator, and the longest shown part of a name, in characters. */
 const MAX_UNLISTED = 100
 const LONGEST_UNLISTED = 160
 
@@ -194,7 +194,7 @@ export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
   readonly state: StateStore
   readonly dynamic: DynamicServers
-  /** Ends a server's processes and upstream sessions, and starts anew. */
+  /** Ends a server's processes and upstream sessions, and starts the server again. */
   readonly restart: (server: string) => void
 }
 
@@ -202,7 +202,7 @@ interface ByName {
   readonly Params: { readonly server: string }
 }
 
-/** Registers the routes by which an operator sees and changes the registry. */
+/** Registers the routes that show and change the servers in the registry. */
 export function registerAdminServers(
   app: FastifyInstance,
   { live, state, dynamic, restart }: AdminServersParts,
@@ -249,14 +249,14 @@ function summary(server: Server, dynamic: DynamicServers) {
   const { name, config, state, since, error, catalog, initializeResult, eras, starting } = server
   return {
     name,
-    /** Only if the config uses another name. */
+    /** The name in the config; undefined if equal. */
     writtenName: config.writtenName,
     type: config.type,
     from: dynamic.has(name) ? 'api' : 'config',
     protected: server.protected,
     state,
     since: new Date(since).toISOString(),
-    /** How long its process has been starting, after a restart too. */
+    /** Time for which the server's process has been starting; also set after a restart. */
     ...(starting === undefined ? {} : { startingForMs: Math.round(starting.forMs) }),
     ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
     failureReason: server.failureReason,
@@ -268,13 +268,13 @@ function summary(server: Server, dynamic: DynamicServers) {
     tools: server.entries('tools').length,
     serverInfo: initializeResult?.value.serverInfo,
     protocolVersion: initializeResult?.value.protocolVersion,
-    /** Why a list is incomplete. */
+    /** The reason when a list is incomplete. */
     cut: catalog.cut,
     fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
   }
 }
 
-/** Returns the findings of a server's probes; `false` when the server has no probes. */
+/** Returns the results of a server's probes; `false` when the server has no probes. */
 function healthShown({ config, health }: Server) {
   if (config.health === false) return false
   const { state, failure, failures, lastProbeAt, paces } = health
@@ -288,14 +288,14 @@ function healthShown({ config, health }: Server) {
   }
 }
 
-/** Returns a replica's transport from the config or from detection; empty while unknown. */
+/** Returns the transport of a replica, from the config or as detected; empty while unknown. */
 function transportTold({ type, ...config }: ServerConfig, known: Server['transports'][number]) {
   if (known !== undefined) return { ...known, at: new Date(known.at).toISOString() }
   if ('detect' in config && config.detect && config.era !== 'modern') return {}
   return { transport: type === 'http' ? 'streamable-http' : type, decidedBy: 'config' }
 }
 
-/** Returns the known facts of each era, at one replica. */
+/** Returns what is known about each era of one replica, by era. */
 function told(eras: Server['eras'][number]) {
   const told = Object.entries(eras).map(([era, known]) => [
     era,
@@ -329,7 +329,10 @@ function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | unde
   }
 }
 
-/** Returns the tool's schemas unusable for checks, and why; known after the first call with something to check. */
+/**
+ * Returns the schemas of a tool that the gateway cannot use for checks, each with the reason. Known after the first
+ * call with something to check.
+ */
 function uncheckedOf(facts: ToolDefinition | undefined, schemas: Schemas | undefined) {
   const inputSchema = schemas?.refusal(facts?.inputSchema, 'arguments')
   const outputSchema = schemas?.refusal(facts?.outputSchema, 'reply')
@@ -345,7 +348,7 @@ export interface AdminOutcomesParts {
 
 const MAX_REPORTS = 1_000
 
-/** Reports before other requests get a turn: each report may search a journal. */
+/** Reports handled in one turn of the event loop, because each report may search a journal. */
 const REPORTS_PER_TURN = 5
 
 const ofCall = z
@@ -384,8 +387,9 @@ const report = z.union([ofCall, ofIntent])
 const reports = z.array(report).max(MAX_REPORTS)
 
 /**
- * Takes facts that gateways cannot see: how agents used replies, and how their tasks ended. Accepts one report or a
- * list, and answers each with its linked faults or calls. If any report of a list cannot be read, none is taken.
+ * Registers the route for reports of facts that a gateway cannot see: how agents used replies, and how their tasks
+ * ended. Accepts one report or a list, and answers each report with its linked faults or calls. Refuses a whole list if
+ * any of its reports cannot be read.
  */
 export function registerAdminOutcomes(
   app: FastifyInstance,

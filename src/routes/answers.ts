@@ -5,7 +5,7 @@ import { Origins } from '../config/files/places.ts'
 import { explain } from '../config/issues/explain.ts'
 
 export interface RequestFinding {
-  /** Such as `faults[0].rate`; empty for a fault of the whole request. */
+  /** Path of the wrong value, such as `faults[0].rate`; empty when the whole request is wrong. */
   readonly path: string
   readonly message: string
 }
@@ -14,13 +14,16 @@ export type Read<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly error: string; readonly findings: readonly RequestFinding[] }
 
-/** Reads a value by its schema. Findings are worded as for a config: with the limit, or a suggestion. */
+/**
+ * Returns the value parsed by its schema, or findings. The texts of findings are the same as for a config: they name
+ * the limit, or make a suggestion.
+ */
 export function read<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
   what: string,
 ): Read<z.output<Schema>> {
-  // Without its own texts zod keeps the messages of the schemas, and `explain` words the rest.
+  // Switches off zod's own texts: `explain` then uses the messages of the schemas, and makes all other texts.
   const parsed = schema.safeParse(value, { error: () => '' })
   if (parsed.success) return { ok: true, value: parsed.data }
   const issues = explain(parsed.error.issues, { schema, value, origins: new Origins() })
@@ -43,7 +46,7 @@ export const unreadable = (
 export const malformed = (reply: FastifyReply, { error, findings }: Read<unknown> & { ok: false }) =>
   reply.code(400).send({ error, findings })
 
-/** Answers 409 with the reason of a refusal; undefined without a refusal. */
+/** Answers 409 with the reason of a refusal; returns undefined without a refusal. */
 export const refused = (reply: FastifyReply, done: Done) =>
   done.ok ? undefined : reply.code(409).send({ error: done.why })
 
@@ -57,7 +60,10 @@ interface Revised {
 /** Returns the reply with the current `ETag`. */
 export const tagged = (reply: FastifyReply, chaos: Revised) => reply.header('etag', etagOf(chaos))
 
-/** Answers 412 if `If-Match` names another state (RFC 9110, section 13.1.1); undefined if it matches or is absent. */
+/**
+ * Answers 412 if `If-Match` names another state (RFC 9110, section 13.1.1); returns undefined if it matches or is
+ * absent.
+ */
 export function outdated({ headers }: FastifyRequest, reply: FastifyReply, chaos: Revised) {
   const wanted = headers['if-match']
   if (wanted === undefined) return undefined

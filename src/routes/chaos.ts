@@ -13,16 +13,16 @@ import { malformed, outdated, read, type Read, type RequestFinding, tagged, unre
 
 export interface ChaosParts {
   readonly chaos: Controller
-  /** The servers that a fault may target; if absent, faults are not checked against servers. */
+  /** Returns the servers that a fault may target; without this function, faults are not checked against servers. */
   readonly targets?: () => PlanTargets
 }
 
 const BY = 'runtime API'
 
-/** The status of mcp-chaos-monkey for a well-formed request whose fault cannot be injected now. */
+/** HTTP status for a well-formed request whose fault cannot be injected now; the same as in mcp-chaos-monkey. */
 const REFUSED = 500
 
-/** The status of mcp-chaos-monkey for a request without the token. */
+/** HTTP status for a request without the token; the same as in mcp-chaos-monkey. */
 const unauthorized = 403
 
 const plain = { config: { unauthorized } }
@@ -45,15 +45,15 @@ const clearBody = z.strictObject({
 })
 
 /**
- * Registers `/chaos/{status,inject,clear,clear-all}`, as in mcp-chaos-monkey: single faults, each for a time. Status
- * codes are 200, 400 for an unreadable request, 403 without the token, and 500 for a refusal. `/chaos/renew` extends
- * the leases of faults that should end with the program that made them.
+ * Registers `/chaos/{status,inject,clear,clear-all}`, as in mcp-chaos-monkey. Each request injects or clears faults
+ * that have a duration. Status codes are 200, 400 for an unreadable request, 403 without the token, and 500 for a
+ * refusal. `/chaos/renew` extends leases: a fault with a lease ends soon after its program has ended.
  */
 export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosParts): void {
-  /** Faults as requested, by id. */
+  /** The requests of current faults, by id. */
   const asked = new Map<string, RuntimeFaultRequest>()
 
-  /** Forgets faults that have ended. */
+  /** Removes the requests of faults that have ended. */
   function prune(): void {
     const present = new Set(chaos.runtime.list().map(({ id }) => id))
     for (const id of asked.keys()) if (!present.has(id)) asked.delete(id)
@@ -68,7 +68,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
       const original = asked.get(id)
       return {
         faultId: id,
-        // The same two values under the names of mcp-chaos-monkey.
+        // The following names are the names of mcp-chaos-monkey.
         id,
         requestCount: hits,
         target: original?.target ?? target,
@@ -119,7 +119,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     const stale = outdated(request, reply, chaos)
     if (stale !== undefined) return stale
     const { faultId } = body.value
-    // Clearing a fault that has ended succeeds: a late caller gets the wanted state.
+    // Answers 200 even if the fault has ended before, because the caller's aim is reached.
     const { ok: existed } = chaos.runtime.clear(faultId, BY)
     return tagged(reply, chaos).send({ cleared: faultId, existed })
   })
@@ -134,7 +134,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
 
 const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(restyled(answer, style))
 
-/** How long a fault stays by default, in milliseconds. */
+/** Default duration of a fault, in milliseconds. */
 const DEFAULT_MS = 900_000
 
 /** A request for a fault, its keys in camelCase. */
@@ -142,11 +142,11 @@ interface RuntimeFaultRequest {
   readonly target: string
   readonly config: Readonly<Record<string, unknown>>
   readonly fault: Fault
-  /** Undefined: the fault outlives its creator. */
+  /** Lease in milliseconds; undefined: the fault outlives the program that made it. */
   readonly leaseMs: number | undefined
-  /** Whether tools that may write are left out by default, because the request does not say. */
+  /** True when the request does not decide about tools that may write, so the fault leaves these tools out. */
   readonly isProtected: boolean
-  /** Parts of the request without effect in the current state. */
+  /** Warnings about parts of the request that have no effect now. */
   readonly warnings: readonly RequestFinding[]
 }
 
@@ -176,17 +176,17 @@ const body = z.strictObject({
 const fault = faultSchema()
 
 export interface RuntimeFaultParts {
-  /** The fault's name, unless the config names the fault. */
+  /** The name of the fault, unless the request's own config names it. */
   readonly name: string
   readonly maxTtl: number
-  /** Our meaning of mcp-chaos-monkey's targets, by their names. */
+  /** The targets in our format, by the target names of mcp-chaos-monkey. */
   readonly aliases: Readonly<Record<string, string>>
   readonly targets: PlanTargets | undefined
 }
 
 /**
- * Reads the body of an injection: a fault config of mcp-chaos-monkey, or a fault of ours, whose type contains a dot. A
- * fault of ours needs neither a name nor a `ttl`.
+ * Reads the body of an injection. The fault has the format of mcp-chaos-monkey, or our own format with a dot in its
+ * type. A fault in our format needs neither a name nor a `ttl`.
  */
 export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read<RuntimeFaultRequest> {
   const asked = read(body, value, 'the body')
@@ -199,7 +199,8 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
     durationMs === undefined
       ? (translated.value.ttl ?? DEFAULT_MS)
       : Math.min(Math.max(1, durationMs), maxTtl)
-  // A fault draws by its name: a fault with a name of its own hits the same calls whenever injected.
+  // Prefers the name in the request. A fault's draws depend on its name, so a named fault hits the same calls at each
+  // injection.
   const parsed = read(fault, { ...translated.value, name: config.name ?? name, ttl }, 'the fault')
   if (!parsed.ok) return parsed
   const limited: Fault = { ...parsed.value, ttl: Math.min(parsed.value.ttl, maxTtl) }
@@ -235,7 +236,7 @@ function inOwnWords(
   try {
     const servers = targets?.servers.map(({ name }) => name)
     const aimed = targetsOf([target], { aliases, ...(servers && { servers }) })(target, ['target'])
-    // An unknown type with a dot gets our error message too: the other format has no dots.
+    // Reads any type with a dot in our format, even an unknown type, because types of the other format have no dots.
     if (typeof type === 'string' && (type.includes('.') || Object.hasOwn(types, type))) {
       const match = { ...(isObject(config.match) ? config.match : {}), ...matchOf(aimed) }
       const leave = allowWrites === undefined ? {} : { allowWrites }
@@ -243,7 +244,8 @@ function inOwnWords(
     }
     const [own] = fromChaosMonkey({ target: aimed, config }, { ttl: DEFAULT_MS })
     if (own === undefined) return { ok: true, value: {} }
-    // Users of this format know no protected tools: a fault that runs nothing unrequested therefore hits all tools.
+    // The other format has no protected tools. So a fault that never runs a tool more often than requested hits all
+    // tools.
     const runsAsAsked = types[own.type]?.runsAsAsked === true
     return { ok: true, value: { ...own, allowWrites: allowWrites ?? runsAsAsked } }
   } catch (error) {
@@ -258,13 +260,13 @@ function matchOf(target: string): Readonly<Record<string, string>> {
   return { ...(server === '*' ? {} : { server }), ...(tool && { tool }) }
 }
 
-/** The spelling of a request's keys; the answer uses the same. */
+/** The style of a request's keys; the answer has the same style. */
 type Style = 'camelCase' | 'snake_case'
 
-/** Keys with names or data of other programs, in which nothing may be renamed. */
+/** Keys whose values are names or data of other programs; no key inside may be renamed. */
 const foreign = new Set(['header', 'headers', 'data', 'value', 'values', 'to', 'body'])
 
-/** `snake_case` when any key has a `_`; else `camelCase`. */
+/** Returns `snake_case` when any key has a `_`; else `camelCase`. */
 function styleOf(value: unknown): Style {
   return keysIn(value).some((key) => key.includes('_')) ? 'snake_case' : 'camelCase'
 }

@@ -11,8 +11,9 @@ export interface HealthParts {
 }
 
 /**
- * Registers `/livez` (aliases `/healthz`, `/health`): the process serves; `/readyz`: the gateway can do its work, as
- * defined by `gateway.ready`. Restarting the gateway does not help a server, so a down server never fails `/livez`.
+ * Registers `/livez` (aliases `/healthz`, `/health`), which succeeds while the process serves, and `/readyz`, which
+ * succeeds while the condition `gateway.ready` is true. A down server never fails `/livez`, because a restart of the
+ * gateway does not help the server.
  */
 export function registerHealth(app: FastifyInstance, { live, isStopping }: HealthParts): void {
   for (const url of ['/livez', '/healthz', '/health']) {
@@ -32,7 +33,9 @@ export function registerHealth(app: FastifyInstance, { live, isStopping }: Healt
   })
 }
 
-/** Returns the failure reasons of servers, up or down; an empty object while all are well. */
+/**
+ * Returns the failure reasons of servers, including servers that are up; an empty object while all servers are well.
+ */
 function reasonsIn(servers: Iterable<Server>) {
   const known = [...servers].flatMap(({ name, failureReason }) =>
     failureReason === undefined ? [] : [[name, failureReason] as const],

@@ -48,14 +48,14 @@ interface ServerParams {
 /** Handles a request before Fastify; false leaves the request to Fastify. */
 export type DirectRoute = (request: IncomingMessage, response: ServerResponse) => boolean
 
-/** The path of the endpoint of all servers, and the path prefix of endpoints of single servers. */
+/** The path of the endpoint for all servers, and the path prefix of endpoints of single servers. */
 const OF_ALL = '/mcp'
 const OF_ONE = '/mcp/'
 
 /**
- * Registers `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. Returns a direct route for the usual
- * POST: JSON of known length to an existing endpoint. Fastify's work around a handler would take a twentieth of the CPU
- * of a call. All other requests, and all refusals before a body is read, go through Fastify.
+ * Registers POST, GET and DELETE of the MCP endpoints, `/mcp` and `/mcp/{server}`. Returns a direct route for the usual
+ * POST: JSON of known length to an existing endpoint. The direct route saves Fastify's work, a twentieth of the CPU of
+ * a call. All other requests, and all refusals before a body is read, go through Fastify.
  */
 export function registerMcp(
   app: FastifyInstance,
@@ -75,7 +75,7 @@ export function registerMcp(
 
   const isThere = (server: string | undefined) => server === undefined || live.current.servers.has(server)
 
-  /** Whether a server has this name now, or had it in an earlier config whose calls still run. */
+  /** True when a server has this name in the config in force, or in an earlier config whose calls still run. */
   const isKnown = (server: string) => live.open.some(({ servers }) => servers.has(server))
 
   /** Returns the endpoint of a server, or of all servers; undefined for an unknown server. */
@@ -103,14 +103,17 @@ export function registerMcp(
     return { endpoint, headers: request.headers, client, response: reply.raw }
   }
 
-  /** Answers the client after an internal error, or ends an answer that has begun. */
+  /** Answers the client after an internal error; ends an answer that has already begun. */
   function defect({ response }: InboundRequest, cause: unknown): void {
     log.error({ err: cause }, 'internal error while handling a request (a bug in Breakwater)')
     if (response.headersSent) response.end()
     else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }
 
-  /** Runs everything whose reply the gateway writes itself. `size`: length of the request's body, in characters. */
+  /**
+   * Runs `take`, which writes the reply itself. After an error of `take`, answers the client. `size`: length of the
+   * body, in characters.
+   */
   function contained(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void
     try {
@@ -134,20 +137,26 @@ export function registerMcp(
     })
   }
 
-  /** Checked before a body is read and with the complete body: a full gateway spends nothing on calls to refuse. */
+  /**
+   * True when the gateway has no place for another call of the client. Checked before a body is read and again after
+   * it, so that refused calls cost little.
+   */
   const isFull = (client: string) => quotas.calls.exceeds(client) !== undefined
 
   /**
-   * Whether the body decides if a full gateway takes a POST: it may hold answers for open sessions or waiting calls.
+   * True when a full gateway must read the body before it can refuse a POST: the body may have answers for open
+   * sessions or waiting calls.
    */
   const mayNeedNoPlace = (headers: IncomingHttpHeaders) =>
     legacy.knows(headers['mcp-session-id']) || (modern.isAsking && isModern(headers, undefined))
 
-  /** Whether a full gateway accepts a POST: answers, cancellations and pings begin no call, and may end a call. */
+  /**
+   * True when even a full gateway accepts a POST: answers, cancellations and pings begin no call, and may end a call.
+   */
   const needsNoPlace = (value: unknown) =>
     asksNothing(value) || modern.goesOn(value) || (isObject(value) && value.method === 'ping')
 
-  /** Returns, and counts, the refusal of a POST by a full gateway. */
+  /** Counts the refusal of a POST by a full gateway, and returns its error. */
   function fullness(client: string): BodyRefusal {
     const { calls } = quotas
     const limit = calls.exceeds(client) ?? 'perClient'
@@ -156,7 +165,7 @@ export function registerMcp(
     return new BodyRefusal(status, error.message, gatewayErrorText(null, error, {}), { 'retry-after': '1' })
   }
 
-  /** `whenFull`: the gateway was full when the body was complete. */
+  /** Handles a POST with its body. `whenFull`: true when the gateway was full as the body was complete. */
   function post(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> | undefined {
     const { server } = incoming.endpoint
     const read = readJson(body)
@@ -168,13 +177,13 @@ export function registerMcp(
       return undefined
     }
     const isOfModern = isModern(incoming.headers, value)
-    // The server may be gone by now: a body waits for the end of a turn, and a large body for turns of its own.
+    // Checks the server again, because a reload may have removed it while the body waited for its turn.
     const goesOn = () => (isOfModern ? modern.goesOn(value) : asksNothing(value))
     if (server !== undefined && !isThere(server) && !goesOn()) return refuse(incoming, unknownServer(server))
     return isOfModern ? modern.post(incoming, body, value) : legacy.post(incoming, body, value)
   }
 
-  /** Reads a large request, or a batch, in a turn of its own; by then the client may have disconnected. */
+  /** Handles a large request or a batch in a separate turn, unless the client has disconnected by then. */
   async function postInTurn(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> {
     await ownTurn(incoming.client)
     if (!incoming.response.destroyed) await during('request', () => post(incoming, body, whenFull))
@@ -192,7 +201,7 @@ export function registerMcp(
 
   const arrived = new TurnBatch(take)
 
-  /** From here on the drain waits for the request. */
+  /** Queues a complete POST for the end of the turn. The drain waits for this request from now on. */
   function arrive(post: Arrived): void {
     load.inFlight++
     arrived.add(post)
@@ -201,7 +210,8 @@ export function registerMcp(
   for (const url of [OF_ALL, `${OF_ONE}:server`]) {
     app.post(url, (request, reply) => {
       const { body } = request
-      // Fastify keeps the request until its reply has been read, and no quota counts the body by then.
+      // Drops the body from Fastify's request: Fastify keeps the request until the client has read the reply, and no
+      // quota counts the body then.
       request.body = undefined
       if (typeof body !== 'string') return noBody(reply)
       if (!acceptsAny(request.headers.accept))
@@ -209,7 +219,7 @@ export function registerMcp(
       const incoming = inboundRequestOf(request, reply)
       if (incoming !== undefined) arrive({ incoming, body })
     })
-    // A HEAD would count as a client that listens.
+    // Adds no HEAD route, because a HEAD would count as a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = acceptsEvents(request, reply) ? inboundRequestOf(request, reply) : undefined
@@ -219,7 +229,7 @@ export function registerMcp(
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = inboundRequestOf(request, reply)
       if (incoming === undefined) return
-      // Earlier messages of the client must reach the session before it is closed.
+      // Handles the earlier messages of the client first, because they must reach the session before it ends.
       arrived.flush()
       contained(incoming, () => legacy.leave(incoming))
     })
@@ -230,10 +240,10 @@ export function registerMcp(
     if (method !== 'POST' || isClosing) return false
     if (headers['content-type'] !== 'application/json' || !(Number(headers['content-length']) > 0))
       return false
-    // Names of servers need no query, no escapes and no normalising by a router.
+    // Compares the raw path with server names: these names have no query, and need no decoding.
     const server = url === OF_ALL ? undefined : url.slice(OF_ONE.length)
     if (!(url === OF_ALL || url.startsWith(OF_ONE)) || !isThere(server)) return false
-    // Not `fullness`, which counts the refusal: Fastify's route counts it.
+    // Uses `isFull`, which counts no refusal, because Fastify's route counts the refusal.
     const client = clientOf(request.socket.remoteAddress)
     if (!acceptsAny(headers.accept) || isFull(client)) return false
     bodies.read(request, (refused, body = '') => {
@@ -247,7 +257,7 @@ export function registerMcp(
   }
 }
 
-/** Whether a POST has no requests: answers and notifications may belong to calls in progress. */
+/** True when a POST has only answers and notifications, which may belong to calls in progress. */
 const asksNothing = (value: unknown) =>
   (Array.isArray(value) ? value : [value]).every(
     (message) => isObject(message) && kindOf(message) !== 'request',
@@ -255,10 +265,10 @@ const asksNothing = (value: unknown) =>
 
 const BRACE = 0x7b
 
-/** Whether a body, if JSON, is an array: a short text may ask for a hundred calls. */
+/** True when a body is a JSON array: even a short batch may have a hundred calls. */
 const isBatch = (body: string) => body.charCodeAt(0) !== BRACE && body.trimStart().startsWith('[')
 
-/** The modern era has no streams to open and no sessions to close. */
+/** Answers 405 to a GET or DELETE of the modern era, which has no streams to open and no sessions to end. */
 function onlyPost(reply: FastifyReply): void {
   const text = errorText(
     null,
@@ -268,13 +278,13 @@ function onlyPost(reply: FastifyReply): void {
   void reply.code(405).header('allow', 'POST').type('application/json').send(text)
 }
 
-/** A request without a body may lack a content type too. */
+/** Answers 400 to a request without a body. */
 function noBody(reply: FastifyReply): void {
   const text = errorText(null, PARSE_ERROR, 'Parse error: the request has no body')
   void reply.code(400).type('application/json').send(text)
 }
 
-/** A POST is answered in either of two formats: the client must accept at least one. */
+/** True when the client accepts at least one of the two formats of replies: JSON or events. */
 function acceptsAny(accept: string | undefined): boolean {
   const { json, events } = acceptedBy(accept)
   return json || events

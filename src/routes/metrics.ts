@@ -25,7 +25,7 @@ export interface MetricsParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly sessions: { readonly size: number }
-  /** Data of agents that is kept or in transit. */
+  /** The quotas of agents, and data kept for agents. */
   readonly guards: Pick<Guards, 'unread' | 'replay' | 'quotas'>
   readonly bodies: { readonly count: number; readonly bytes: number }
   /** The parts of replies kept until the replies are complete. */
@@ -37,7 +37,7 @@ export interface MetricsParts {
   readonly incidents: Pick<Incidents, 'openOf'>
 }
 
-/** Prometheus and compatible scrapers send this header with each scrape. */
+/** A header that Prometheus and compatible scrapers send with each scrape. */
 const OF_PROMETHEUS = 'x-prometheus-scrape-timeout-seconds'
 
 /** Registers `/metrics` for Prometheus, in the format requested by the scraper. */
@@ -48,7 +48,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
     maxAgeMs: () => live.current.config.telemetry.metrics.maxAge,
     registries: [metrics.registry, processRegistry()],
     prepare: () => during('metrics', () => collect(parts)),
-    // Only after writing, so that the last counts of removed servers are exported once.
+    // Removes series only after the writing, so that the last counts of removed servers are exported once.
     written: () => {
       forgetGone(metrics, live.current)
       metrics.arms.told()
@@ -61,7 +61,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   })
 }
 
-/** Reads values that are states, not events, at each scrape. */
+/** Sets the gauges to the current states, at each scrape. */
 function collect(parts: MetricsParts): void {
   const { live, metrics, sessions, guards, bodies, replies, intents, experiments, chaos } = parts
   metrics.sessions.set(sessions.size)
@@ -102,14 +102,14 @@ function collectHealth({ live, metrics, incidents }: MetricsParts): void {
     if (config.health === false) continue
     metrics.incidentsOpen.set({ server }, incidents.openOf(server) === undefined ? 0 : 1)
     for (const { step, latestMs, baselineMs } of health.paces) {
-      // While a server is down no probe has a time: the latest time would be outdated.
+      // Sets no latency while a server is down, because the latest value would be outdated.
       if (state === 'up') metrics.probeLatency.set({ server, step }, latestMs / 1000)
       if (baselineMs !== undefined) metrics.probeBaseline.set({ server, step }, baselineMs / 1000)
     }
   }
 }
 
-/** Removes the series of deregistered servers once their last call has ended. */
+/** Removes the series of servers that were removed, once their last call has ended. */
 function forgetGone(metrics: Metrics, { servers }: GatewayGeneration): void {
   const { inFlight, tools } = metrics
   for (const server of new Set([...inFlight.keys(), ...tools.servers]))

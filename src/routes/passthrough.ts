@@ -24,7 +24,7 @@ export interface PassthroughParts {
   readonly quotas: Pick<Quotas, 'calls'>
 }
 
-/** Key of a `ProxiedRequest` among the headers of its request: reply-from hands over nothing else. */
+/** The key under which a request's headers hold its `ProxiedRequest`: reply-from passes only headers on to `send`. */
 const PROXIED = Symbol('proxied')
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
@@ -33,7 +33,7 @@ type Done = (error: Error | null, reply: Dispatcher.ResponseData<null>) => void
 
 type WithProxied = Dispatcher.RequestOptions & { readonly headers: Headers & { [PROXIED]?: ProxiedRequest } }
 
-/** Statuses by reason, where clients of a proxy expect another status than 502. */
+/** HTTP status by reason, for reasons with another status than 502. */
 const statuses: Readonly<Record<string, number>> = {
   deadline_exceeded: 504,
   attempt_timeout: 504,
@@ -43,15 +43,16 @@ const statuses: Readonly<Record<string, number>> = {
 
 /**
  * Registers `/proxy/{server}/*`: plain HTTP to a server with `passthrough: true`, below the folder of its (first) URL.
- * `/proxy/a/x` is `http://host/base/x` for `http://host/base/mcp`. The gateway does not read the content, so policies
- * and tool filters do not act. Limits, deadline, TLS and the operator's headers apply; nothing is sent twice.
+ * With the URL `http://host/base/mcp` for server `a`, `/proxy/a/x` is `http://host/base/x`. The gateway does not read
+ * the content, so policies and tool filters have no effect. Limits, deadline, TLS and the operator's headers apply. The
+ * gateway never sends a request twice.
  */
 export async function registerPassthrough(app: FastifyInstance, parts: PassthroughParts): Promise<void> {
   const { live, clock, log, load } = parts
   const { calls } = parts.quotas
   const letIn = new WeakMap<FastifyRequest, ProxiedRequest>()
 
-  /** Runs before the body is read, and sends the refusal if there is one. */
+  /** Checks a request before its body is read. Sends the refusal, if any. */
   function admit(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { config, servers, mesh } = live.current
     const { maxBody } = config.gateway
@@ -116,7 +117,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     done()
   })
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => failed(reply, error))
-  // Text passes as unchanged bytes too.
+  // Removes the parsers, so that text too is passed on as unchanged bytes.
   app.removeAllContentTypeParsers()
   await app.register(proxy, {
     prefix: '/proxy/:server',
@@ -125,9 +126,10 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     internalRewriteLocationHeader: false,
     disableRequestLogging: true,
     retryMethods: [],
-    // Replaces a pool that would ignore the server's settings, and would not check certificates.
+    // Sends over the server's own sockets. The default pool would ignore the server's settings, and would not check
+    // certificates.
     undici: { request: send as Dispatcher['request'] },
-    // Parsing the path as a URL would change its spelling.
+    // Passes a dummy path, because reply-from would parse the path as a URL and change it; `send` sets the real path.
     handler: (_, reply, __, options) => reply.from('/', options),
     replyOptions: {
       getUpstream: (request) => proxiedOf(request as FastifyRequest).parts.way.origin,
@@ -156,14 +158,14 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
 }
 
 /**
- * Sends a request once over the server's sockets: never again, because the server may have acted on it. undici heeds
- * `signal` only on an open connection, so a failure ends the wait for a connection here.
+ * Sends a request once over the server's sockets. Never repeats the request, because the server may have acted on it.
+ * Ends the wait for a connection when `signal` aborts, because undici obeys `signal` only on an open connection.
  */
 function send({ headers, path, ...options }: WithProxied, done: Done): void {
   const proxied = headers[PROXIED]
   if (proxied === undefined) throw new Error('the request was not admitted (a bug in Breakwater)')
   const { way, path: own } = proxied.parts
-  // Replaces the slash given to reply-from; a query follows.
+  // Replaces the dummy path `/` by the real path; a query may follow.
   const whole = way.folder + own.slice(1) + path.slice(1)
   const { signal } = proxied
   let isOver = false
@@ -178,7 +180,7 @@ function send({ headers, path, ...options }: WithProxied, done: Done): void {
     .request({ ...options, headers, path: whole, signal }, over)
 }
 
-/** Returns the deadline among the policies of a chain, in milliseconds. */
+/** Returns the deadline of a chain of policies, in milliseconds; undefined without a deadline. */
 function deadlineIn(
   chain: readonly { readonly layer: string; readonly config?: unknown }[],
 ): number | undefined {
@@ -195,14 +197,17 @@ function refuse(reply: FastifyReply, status: number, error: string): void {
   void reply.code(status).send({ error, sent: false })
 }
 
-/** Closes the connection if the rest of a body, or another protocol, would be taken for the next request. */
+/**
+ * Closes the connection after the reply if unread bytes follow: Node would read the rest of a body, or of another
+ * protocol, as the next request.
+ */
 function closeAfter(reply: FastifyReply): void {
   const { request } = reply
   const isLeft = hasBody(request) && !request.raw.complete
   if (isLeft || request.headers.upgrade !== undefined) void reply.header('connection', 'close')
 }
 
-/** Answers with an error of the gateway; removes the headers of a reply that had begun. */
+/** Answers with an error of the gateway. First removes the headers of a reply that has begun. */
 function answer(reply: FastifyReply, { reason, message, sent, status }: Failure): void {
   for (const name of Object.keys(reply.getHeaders())) if (name !== 'retry-after') reply.removeHeader(name)
   closeAfter(reply)
@@ -221,12 +226,12 @@ interface ProxiedRequestParts {
   readonly maxBody: number
   /** Largest reply body, in bytes. */
   readonly maxReply: number
-  /** Limit for request and reply together; undefined allows any duration while bytes flow. */
+  /** Time limit for request and reply together; undefined: any duration while bytes flow. */
   readonly deadlineMs: Millis | undefined
   readonly clock: Clock
 }
 
-/** Why a proxied request failed; `status` only if the reason does not imply the status. */
+/** The error of a proxied request. `status` is set only if it differs from the status of the reason. */
 type Failure = GatewayError & { readonly status?: number }
 
 const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
@@ -234,15 +239,15 @@ const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
   status: 413,
 })
 
-/** Headers of the agent for the gateway, never sent to a server. */
+/** Headers that an agent sends to the gateway itself; never sent to a server. */
 const ours = new Set(['authorization', 'cookie', 'host', 'mcp-session-id', 'origin'])
 
-/** The types of undici leave the handler's methods out. */
+/** undici's `DecoratorHandler` with its methods, which are missing in undici's types. */
 const Handler = DecoratorHandler as new (handler: Dispatcher.DispatchHandler) => {
   onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void
 }
 
-/** Notes when a request is about to be written to an open connection. */
+/** Marks a request as sent when undici begins to write it to an open connection. */
 class SendingHandler extends Handler {
   readonly #proxied: ProxiedRequest
 
@@ -262,7 +267,7 @@ class ProxiedRequest {
   readonly parts: ProxiedRequestParts
   readonly #abort = new AbortController()
   readonly #cancel: Cancel | undefined
-  /** Whether any byte may have reached the server. */
+  /** True when any byte may have reached the server. */
   isSent = false
   #failure: Failure | undefined
 
@@ -276,12 +281,12 @@ class ProxiedRequest {
     this.#cancel = clock.after(deadlineMs, overdue)
   }
 
-  /** Undefined until the request fails. */
+  /** The first failure; undefined until the request fails. */
   get failure(): Failure | undefined {
     return this.#failure
   }
 
-  /** Aborts with the first failure. */
+  /** The signal that aborts with the first failure. */
   get signal(): AbortSignal {
     return this.#abort.signal
   }
@@ -292,7 +297,7 @@ class ProxiedRequest {
     this.fail(gatewayError('cancelled', 'the agent disconnected', { sent: true }))
   }
 
-  /** Only the first failure counts. */
+  /** Aborts the request with a failure; ignores further failures. */
   fail(failure: Failure): void {
     if (this.#failure !== undefined) return
     this.#failure = failure
@@ -337,7 +342,7 @@ class ProxiedRequest {
 const replyTooLarge = (bytes: number) =>
   gatewayError('reply_too_large', `the reply is larger than ${bytes} bytes (maxReply)`, { sent: true })
 
-/** Returns headers without hop-by-hop headers, headers named by `connection`, and `others`. */
+/** Returns the headers without hop-by-hop headers, headers named by `connection`, and headers in `others`. */
 function withoutHop(headers: Headers, others: ReadonlySet<string> = new Set()) {
   const named = new Set(
     [headers.connection ?? []]
@@ -355,12 +360,12 @@ function withoutHop(headers: Headers, others: ReadonlySet<string> = new Set()) {
 /** Matches the part behind `/proxy/{server}` in a request's target; a target that is a whole URL does not match. */
 const TARGET = /^\/proxy\/[^/?#]+(\/[^?#]*)?(\?[^#]*)?$/
 
-/** Most rounds of decoding; the last must change nothing, so a path may be encoded up to three times. */
+/** Most rounds of decoding. The last round must not change the path, so a path may be encoded up to three times. */
 const MAX_ROUNDS = 4
 
 /**
- * Returns why a path is refused; undefined for a good path. Servers may read some paths in several ways, and the
- * gateway cannot know which way.
+ * Returns the reason for refusing a path; undefined for a good path. Refuses paths that servers read in different ways,
+ * because the gateway cannot know which way.
  */
 function faultIn(path: string): string | undefined {
   // Only visible ASCII is allowed unencoded, and encoded bytes must be UTF-8.
@@ -372,7 +377,7 @@ function faultIn(path: string): string | undefined {
     if (text.includes('\\')) return 'there is a backslash in the path'
     if (text.split('/').length !== segments) return 'there is an encoded slash in the path'
     if (text.includes('//')) return 'there is an empty segment in the path'
-    // Some servers read text behind a semicolon as a parameter of the segment.
+    // Also refuses text after a semicolon, which some servers read as a parameter of the segment.
     if (text.split('/').some((segment) => /^\.\.?(;|$)/.test(segment)))
       return 'there is a segment "." or ".." in the path'
     const plain = decoded(text)
@@ -392,6 +397,6 @@ function isEncoded(text: string): boolean {
   }
 }
 
-/** Decodes each encoded byte to a character of its own; a % that encodes nothing stays, as in lenient servers. */
+/** Decodes each encoded byte to one character. A % that encodes nothing stays, as in lenient servers. */
 const decoded = (text: string) =>
   text.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)))

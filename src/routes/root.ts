@@ -11,7 +11,7 @@ export const dataDirectory: Directory = {
   '/readyz': 'whether the gateway is ready, and the state of each server',
 }
 
-/** The paths of the control plane opened most often by people. */
+/** Descriptions of the paths of the control plane that people open most often. */
 export const controlDirectory: Directory = {
   '/metrics': 'Prometheus',
   '/admin/servers': 'servers, their states and tools',
@@ -34,7 +34,7 @@ export function registerRoot(app: FastifyInstance, directory: Directory): void {
     '',
   ]
   app.get('/', (request, reply) => {
-    // The router maps the target * to this path.
+    // Answers 404 to the request target `*`, because the router maps it to this path.
     if (!request.url.startsWith('/')) return reply.callNotFound()
     return reply.type('text/plain; charset=utf-8').send(lines.join('\n'))
   })

@@ -311,7 +311,10 @@ export class ModernHandler {
   }
 }
 
-/** Counts a task as a call of its caller until the task ends, so that the pool does not drop the caller. */
+/**
+ * Counts one more call of the caller until `ending` settles, so that the pool does not drop the caller. Returns
+ * `ending`.
+ */
 function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   caller.calls++
   return ending.finally(() => caller.calls--)

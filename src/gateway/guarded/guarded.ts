@@ -37,7 +37,7 @@ export interface GuardedGatewayParts {
   readonly onOver: (run: RunRecord) => void
   /** Returns why a run with this many injections in the last minute must end; undefined when it may go on. */
   readonly exceededBy: (run: string, hitsPerMinute: number) => string | undefined
-  /** Why this process does not hold the lock on the state folder; undefined when it does. */
+  /** The reason when this process does not hold the lock on the state folder; undefined when it holds the lock. */
   readonly stateProblem: string | undefined
 }
 
@@ -95,7 +95,7 @@ async function openJournal({
   stateProblem,
 }: GuardedGatewayParts): Promise<OpenedJournal | { readonly problem: string }> {
   if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
-  // Without the lock, another process's active runs would look like unfinished runs of an ended process.
+  // Requires the lock. Without it, active runs of another process would look like unfinished runs of an ended process.
   if (stateProblem !== undefined)
     return {
       problem: `the store in ${stateDir} could not be opened when the gateway started: ${stateProblem}`,
@@ -112,7 +112,7 @@ function noteGuarded(log: Log): (event: GuardedEvent) => void {
     log.warn({ experiment: name, state, reason }, `guarded experiment: ${type}`)
 }
 
-/** Returns `context` with an `emit` also calling `noticed` for signs of trouble, such as an open breaker. */
+/** Returns `context` with an `emit` that also calls `noticed` for signs of trouble, such as an open breaker. */
 export function hearing<Context extends PolicyContext>(
   context: Context,
   noticed: (server: string, sign: string) => void,

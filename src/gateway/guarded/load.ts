@@ -13,7 +13,7 @@ export interface LoadParts {
   readonly data: () => string | undefined
 }
 
-/** Pairs of tasks per run of the player; their records are released afterwards. */
+/** Pairs of tasks for each run of the player, which then releases their records. */
 const PAIRS = 1_000
 
 /** Returns the known tools, by the names agents call. */
@@ -41,9 +41,8 @@ export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'live'>): st
 }
 
 /**
- * Plays a workload over the gateway's own data plane, as agents would, until the returned function is called. Calls
- * `onEnd` with the reason when the load cannot continue, and `onReady` when every agent that began calling has a first
- * answer.
+ * Plays a workload over the gateway's own data plane, as agents would. The returned function stops it. Calls `onReady`
+ * when every agent that has begun has its first answer, and `onEnd` with the reason when the load cannot continue.
  */
 export function playLoad(
   load: NonNullable<Spec['load']>,
@@ -70,7 +69,7 @@ async function play(
     onReady,
   }: { readonly clock: Clock; readonly stop: Cancellation; readonly onReady: () => void },
 ): Promise<void> {
-  // Loaded on demand: the module brings a whole MCP client.
+  // Loads the modules on demand, because they include an MCP client.
   const [{ Agents }, { playTwins }] = await Promise.all([
     import('../../load/agents.ts'),
     import('../../load/twins.ts'),
@@ -89,7 +88,7 @@ async function play(
     return typeof found === 'string' ? found : step.tool
   }
   try {
-    // The name of each agent draws its arm: the twins of a comparison are a single task here.
+    // Both arms are empty here: the name of each agent decides its arm, so the two twins of a comparison are one task.
     const arms = { control: '', treatment: '' }
     const heard = firstAnswers(() => {
       if (!stop.aborted) onReady()
@@ -114,8 +113,9 @@ async function play(
 }
 
 /**
- * Watches agents, and calls `onReady` once when every agent that began calling has an answer of any kind. The first
- * call of a session opens the server sessions, which may take seconds. `key` identifies agents.
+ * Returns a function that watches an agent; `key` identifies the agent. Calls `onReady` once when every watched agent
+ * that has begun has an answer of any kind. The first call of a session opens the sessions with servers, which may take
+ * seconds.
  */
 export function firstAnswers(onReady: () => void): (key: string, agent: Agent) => Agent {
   const waiting = new Set<string>()

@@ -28,11 +28,11 @@ export interface SurveyParts {
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly controller: Controller
   readonly experiments: Pick<Experiments, 'runs'>
-  /** As at boot. */
+  /** `gateway.environment` at the start. */
   readonly environment: string
 }
 
-/** Prefix of names of a run's faults, because a plan may have a fault of the same name. */
+/** Prefix for the names of a run's faults, because a plan may have a fault with the same name. */
 const PREFIX = 'runtime-'
 
 /** Returns the faults of a run, aimed at the treatment arm of its targets, for `ttl` milliseconds. */
@@ -43,7 +43,7 @@ export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
   })
 }
 
-/** Returns the gateway's current view of a spec: the targets of a run, and reasons against running. */
+/** Returns the targets of a spec's run in the current config, and the reasons against a run. */
 export function survey(spec: Spec, parts: SurveyParts): Survey {
   const { live, controller, environment } = parts
   const { config, hash, servers } = live.current
@@ -64,7 +64,7 @@ export function survey(spec: Spec, parts: SurveyParts): Survey {
   }
 }
 
-/** Returns a hash of the config that must stay the same during a run. */
+/** Returns a hash of the parts of the config that must not change during a run. */
 export function groundOf({ targets, faults, name }: Spec, { live }: Pick<SurveyParts, 'live'>): string {
   const { config } = live.current
   const isTarget = glob(targets.server)
@@ -127,7 +127,7 @@ function targetRefusals(
   return refusals
 }
 
-/** Refuses faults without any possible hit. */
+/** Returns refusals of faults that cannot hit any call. */
 function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
   const hasTools = servers.some(({ tools }) => tools.length > 0)
   if (faults.length === 0 || !hasTools) return []
@@ -175,7 +175,7 @@ function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[
   return refusals
 }
 
-/** Refuses stages whose arms cannot share a server's limits without exceeding a limit. */
+/** Returns refusals of stages whose arms cannot divide a server's limits. */
 function indivisibleStages(spec: Spec, config: Config): string[] {
   return spec.stages.flatMap(({ share }, index) => {
     const entry = experimentOf(spec, share)
@@ -183,7 +183,7 @@ function indivisibleStages(spec: Spec, config: Config): string[] {
   })
 }
 
-/** Refuses rules about durations above the deadline, because no call can break such a rule. */
+/** Returns refusals of rules about durations above the deadline, because no call can take that long. */
 function idleRules({ gate, arms }: Spec, targets: Targets, policies: MeshConfig): string[] {
   return gate.rollbackOn.flatMap(({ metric, above, of }, index) => {
     if (subjects[metric].unit !== 'ms') return []

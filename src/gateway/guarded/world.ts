@@ -38,7 +38,10 @@ interface OwnFault extends Pick<FaultRecord, 'name' | 'type'> {
   readonly counts: Pick<FaultRecord, 'decided' | 'injected'>
 }
 
-/** Lease of a run's faults if a bug ends the run, in milliseconds: many ticks long, as the machine may be busy. */
+/**
+ * Lease of a run's faults, in milliseconds: ends the faults if a bug ends the run. It is many ticks long, because the
+ * machine may be busy.
+ */
 const LEASE_MS: Millis = 5_000
 
 /** Margin of the faults' `ttl` beyond the stages, in milliseconds. */
@@ -97,7 +100,7 @@ export function worldOf({ spec, name, targets, id: run }: RunRecord, meter: Mete
     },
     rollback() {
       for (const id of ids.keys()) controller.runtime.clear(id, by, 'the run was rolled back')
-      // Assigns no further call to an arm, in any generation.
+      // Stops assigning calls to the arms, in all generations.
       arms.join()
       try {
         refresh()
@@ -165,7 +168,7 @@ export function proofOf(
   }
 }
 
-/** The parts of policies' state read here. */
+/** The part of a breaker's state that this module reads. */
 interface BreakerState {
   snapshot(): { readonly state: string }
 }
@@ -173,7 +176,7 @@ interface LoadState {
   isEjected(now: Millis): boolean
 }
 
-/** Returns the state of all self-recovering layers at these servers: registry, gates, breakers, replicas. */
+/** Returns the states at these servers that recover by themselves: the registry, gates, breakers and replicas. */
 function layersOf(
   servers: readonly string[],
   sets: ReadonlySet<string>,

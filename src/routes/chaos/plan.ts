@@ -14,12 +14,12 @@ import { read, unreadable, type Read } from '../answers.ts'
 
 export type Plan = Pick<ChaosConfig, 'seed' | 'mode' | 'faults'>
 
-/** Keys of a plan: all other keys of the block `chaos` belong to the config. */
+/** The keys of a plan. All other keys of the block `chaos` belong to the config only. */
 const keys = ['seed', 'mode', 'aliases', 'faults']
 
 /**
- * Reads a plan: `{seed?, mode?, faults}`, or either of two other tools' formats. Missing parts get their defaults,
- * whatever was in force before.
+ * Reads a plan: `{seed?, mode?, faults}`, or the format of one of two other tools. Missing parts get their defaults,
+ * not the values in force before.
  *
  * `config`: the longest `ttl`, in milliseconds, and aliases of foreign targets. `targets`: the available targets, when
  * known.
@@ -51,7 +51,10 @@ export function readPlan(
   return findings.length > 0 ? unreadable('the plan', findings) : plan
 }
 
-/** Converts a plan of another tool to our format. Neither tool has `mode`, so our key may stand beside. */
+/**
+ * Returns a plan in our format; converts a plan of another tool. Neither tool has `mode` and `aliases`, so a plan of
+ * theirs may add our keys.
+ */
 function inOwnWords(
   body: unknown,
   { maxTtl, aliases: known }: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
@@ -63,7 +66,7 @@ function inOwnWords(
     const message = 'expected a plan: {"faults": [ … ]}'
     return unreadable('the plan', [{ path: '', message }])
   }
-  // Foreign faults hit any matching target, and stay until removed.
+  // A plan of another tool gets these defaults: its faults hit any matching target, and last until removed.
   const { mode, aliases, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
   const beside = { ...(mode === undefined ? {} : { mode }), ...(aliases === undefined ? {} : { aliases }) }
   const options = {

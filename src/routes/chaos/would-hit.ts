@@ -4,14 +4,14 @@ import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
 export interface HitCounts {
   decided: number
   hit: number
-  /** Calls spared only because of shadow mode. */
+  /** Calls that the fault did not hit only because of shadow mode. */
   wouldHit: number
 }
 
 export interface FaultHits extends HitCounts {
   readonly fault: string
   readonly type: string
-  /** Calls not hit, by the reason. */
+  /** Number of calls not hit, by the reason. */
   readonly because: Readonly<Record<string, number>>
   readonly targets: readonly (HitCounts & {
     readonly server: string
@@ -20,7 +20,7 @@ export interface FaultHits extends HitCounts {
   })[]
 }
 
-/** The calls hit, or spared by shadow mode, under a plan over a span of time. */
+/** The number of calls that a plan hit, or would have hit without shadow mode, in a span of time. */
 export interface WouldHit {
   /** In milliseconds since the Unix epoch. */
   readonly from: number
