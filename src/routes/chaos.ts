@@ -68,7 +68,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
       const original = asked.get(id)
       return {
         faultId: id,
-        // The following names are the names of mcp-chaos-monkey.
+        // `id` and `requestCount` repeat `faultId` and `hits` under the names of mcp-chaos-monkey.
         id,
         requestCount: hits,
         target: original?.target ?? target,

@@ -111,8 +111,8 @@ export function registerMcp(
   }
 
   /**
-   * Runs `take`, which writes the reply itself. After an error of `take`, answers the client. `size`: length of the
-   * body, in characters.
+   * Runs `take`, which writes the reply itself, and counts a call until `take` has ended. Answers the client after an
+   * error of `take`. `size`: length of the body, in characters.
    */
   function contained(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void

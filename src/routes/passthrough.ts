@@ -377,7 +377,7 @@ function faultIn(path: string): string | undefined {
     if (text.includes('\\')) return 'there is a backslash in the path'
     if (text.split('/').length !== segments) return 'there is an encoded slash in the path'
     if (text.includes('//')) return 'there is an empty segment in the path'
-    // Also refuses text after a semicolon, which some servers read as a parameter of the segment.
+    // Also matches `.;` and `..;`, because some servers read text after a semicolon as a parameter of the segment.
     if (text.split('/').some((segment) => /^\.\.?(;|$)/.test(segment)))
       return 'there is a segment "." or ".." in the path'
     const plain = decoded(text)

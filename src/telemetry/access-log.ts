@@ -9,7 +9,7 @@ import type { AccessLogSettings } from './schema.ts'
 import { sessionDigest } from './intents/intent.ts'
 import { callTrace, keptSpanOf } from './tracing/call-trace.ts'
 
-/** Logs a finished call, unless sampling or a limit leaves the call out. */
+/** Logs a finished call, unless the call is not in the sample or a limit is reached. */
 export type AccessLog = (
   call: Call,
   outcome: Outcome,
@@ -18,11 +18,14 @@ export type AccessLog = (
   overheadMs: Millis,
 ) => void
 
-/** Calls logged per second, server and reason: rejections, and other calls outside the sample, for example failures. */
+/**
+ * Most logged calls per second, for each server and reason: of rejections, and of other calls outside the sample, such
+ * as failures.
+ */
 const REJECTED_PER_SECOND = 10
 const OTHERS_PER_SECOND = 50
 
-/** Most pairs of server and reason counted apart; all others share a count. */
+/** Most pairs of server and reason with a separate count; all other pairs share a count. */
 const MAX_THROTTLES = 1_000
 const OTHERS = ''
 
@@ -30,12 +33,12 @@ const OTHERS = ''
 const LONGEST = 256
 
 /**
- * Logs one wide line per call, with the message "call". The line holds the result and the reason from the call's span,
- * never arguments or results. Failed, slow, partial and faulted calls are always logged; a call that its agent
- * cancelled did not fail. Every nth of the other calls is logged, evenly: a share of 0.1 logs every tenth call. A call
- * without a reply is a warning. Rejections cost a caller nothing and may be many: each server and reason logs ten per
- * second. Other calls logged for their result are limited to fifty per second, server and result. `leftOut` counts the
- * calls left out before.
+ * Returns the access log, which logs one line with all facts per call, with the message "call". The line has the result
+ * and the reason, as in the call's span, but no arguments and no text of replies. Failed, slow, partial and faulted
+ * calls are logged in any case; a call that its agent cancelled did not fail. Of the other calls, a share of 0.1 logs
+ * every tenth call. A call without a reply is a warning. Rejections are limited to ten lines per second, server and
+ * reason, because they may be many. Other calls logged for their result are limited to fifty lines per second, server
+ * and result. `leftOut` is the number of calls not logged before this line.
  */
 export function createAccessLog(
   { sample, slow = Infinity }: AccessLogSettings,
@@ -54,14 +57,17 @@ export function createAccessLog(
     return throttle
   }
 
-  /** Decides before the line is made: most calls are not logged and cost nothing more. */
+  /**
+   * Returns the reason for logging a call; undefined when it is not logged. Runs before the line is made, because most
+   * calls are not logged.
+   */
   function whyOf(
     call: Call,
     outcome: Outcome,
     result: Result,
     tookMs: Millis,
   ): 'sample' | 'outcome' | undefined {
-    // Not added up: the error of a sum would grow with every call.
+    // Multiplies instead of adding up the shares, because the error of a sum would grow with every call.
     const dueBefore = due
     due = Math.floor(++seen * sample)
     if (due > dueBefore) return 'sample'
@@ -129,12 +135,12 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
   }
 }
 
-/** The task's name; for a session, its digest, as in spans. */
+/** Returns the task's name for the log; a digest if the task is a session, as in spans. */
 function intentTold({ record: { intent }, caller }: Call): string | undefined {
   return intent?.source === 'session' ? sessionDigest(caller, intent.id) : intent?.id
 }
 
-/** Policies' notes on a call, by the policies' log keys. */
+/** Returns the facts that policies noted on a call, by the log key of each fact. */
 function notedOn(record: CallRecord): Record<string, unknown> {
   const noted: Record<string, unknown> = {}
   for (const { fact } of facts) {
@@ -147,5 +153,5 @@ function notedOn(record: CallRecord): Record<string, unknown> {
 
 const clipped = (text: string) => text.slice(0, LONGEST)
 
-/** Rounds to microseconds. */
+/** Returns milliseconds rounded to microseconds. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

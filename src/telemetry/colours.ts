@@ -22,8 +22,9 @@ export const coloured: Paint = (tone, text) => {
 }
 
 /**
- * Whether an output gets colours: a terminal does. `FORCE_COLOR` decides for any output (`0` and `false` mean no) and,
- * as in Node, wins over `NO_COLOR`. `NO_COLOR` counts with any text. A `dumb` terminal gets no colours.
+ * True when an output gets colours: when it is a terminal, but no `dumb` terminal. `FORCE_COLOR` decides for any output
+ * (`0` and `false` mean no colours) and, as in Node, wins over `NO_COLOR`. `NO_COLOR` with any text switches colours
+ * off.
  */
 export function wantsColours(
   isTTY: boolean,
@@ -33,11 +34,11 @@ export function wantsColours(
   return isTTY && !refused && terminal !== 'dumb'
 }
 
-/** Returns how to paint an output. */
+/** Returns the function that colours texts for an output, or leaves texts unchanged. */
 export const paintFor = (...asked: Parameters<typeof wantsColours>): Paint =>
   wantsColours(...asked) ? coloured : plain
 
 const SEQUENCE = /(\u001b\[(?:1|22|3[1236]|39|90)m)/
 
-/** Splits a text: our sequences at odd places, the text between at even places. */
+/** Splits a text at our colour sequences. Odd indexes have the sequences, even indexes the text between. */
 export const splitColours = (text: string): string[] => text.split(SEQUENCE)

@@ -11,9 +11,9 @@ export const EXECUTE_TOOL = 'execute_tool'
 /** `network.protocol.name` of agents, and of servers behind a URL. */
 export const HTTP = 'http'
 
-/** How the gateway reaches a replica of a server. */
+/** The transport, address and protocol version between the gateway and a replica of a server. */
 export interface Peer {
-  /** `pipe` for a child process of the gateway. */
+  /** `pipe` for a server that is a child process of the gateway. */
   readonly transport: 'tcp' | 'pipe'
   readonly address?: string | undefined
   readonly port?: number | undefined
@@ -50,7 +50,7 @@ export function codeOf(error: unknown): string | undefined {
   return isObject(error) && typeof error.code === 'number' ? String(error.code) : undefined
 }
 
-/** The agent's protocol version: from the request itself, its header, or the handshake. */
+/** Returns the agent's protocol version, from the request's `_meta`, from its header, or from the handshake. */
 export function versionOf({
   message,
   inbound,

@@ -22,10 +22,10 @@ export function notePolicies(
   }
 }
 
-/** Only tools in a catalog have policies of their own, so no lookup is needed. */
+/** Accepts any tool without a lookup, because only tools in a catalog have separate policy state. */
 const always = () => true
 
-/** An event of the chaos mesh, as far as telemetry reads the event. */
+/** The parts of a fault event that telemetry reads. */
 interface ChaosEvent {
   readonly type: string
   readonly by?: string
@@ -44,13 +44,13 @@ export function noteChaos(
   }
 }
 
-/** An event of experiments, as far as telemetry reads the event. */
+/** The parts of an experiment event that telemetry reads. */
 interface ExperimentEvent {
   readonly type: string
   readonly name?: string
   readonly reason?: string
   readonly sentence?: string
-  /** The experiment it waits for. */
+  /** The experiment that this experiment waits for. */
   readonly for?: string
   readonly why?: string
 }

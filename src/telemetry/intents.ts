@@ -19,7 +19,7 @@ import type { IntentSettings } from './schema.ts'
 
 interface IntentsParts {
   readonly clock: Clock
-  /** Called at the first report of a task's outcome: once for each of the task's arms, or once without an arm. */
+  /** Called at the first report of a task's outcome: once for each arm of the task, or once with an empty arm. */
   readonly onOutcome?: (intent: KnownIntent, arm: string, outcome: IntentOutcome) => void
   readonly metrics: Pick<
     Metrics,
@@ -33,9 +33,9 @@ interface IntentsParts {
 }
 
 /**
- * The tasks of agents. A task is over after a quiet time without calls under way, or when its outcome is reported. Then
- * the task is counted, with its number of tool calls (TCAF) and whether any call failed (blast radius). Later reports
- * are linked to the task while the task is remembered.
+ * The tasks of agents. A task ends after a time without calls, or when its outcome is reported. The gateway then counts
+ * the task, its number of tool calls (TCAF), and if any of its calls failed (blast radius). A later report still finds
+ * the task while the task is remembered.
  */
 export class Intents {
   readonly #parts: IntentsParts
@@ -56,13 +56,13 @@ export class Intents {
     return this.#open.size
   }
 
-  /** Sets the settings for all tasks closed from now on. */
+  /** Applies the settings of a new config. */
   tune(settings: IntentSettings): void {
     this.#open.tune(settings)
     this.#known.tune(settings)
   }
 
-  /** Begins a tool call: notes in its record the task it belongs to. */
+  /** Begins a tool call: finds or opens the call's task, and stores the task in the call's record. */
   begin(call: Call): void {
     const { record } = call
     record.intent ??= taskOf(call)
@@ -76,7 +76,7 @@ export class Intents {
     intent.underWay++
   }
 
-  /** Ends a tool call begun here. */
+  /** Ends a tool call for which `begin` was called. */
   end(record: CallRecord, outcome: Outcome): void {
     const intent = record.intent as KnownIntent | undefined
     if (intent === undefined) return
@@ -86,7 +86,10 @@ export class Intents {
     else this.#close(intent)
   }
 
-  /** Reports a task's outcome; only the first report counts. The task is over now, or when its calls under way end. */
+  /**
+   * Stores the reported outcome of a task; only the first report counts. The task ends now, or with its last call in
+   * progress.
+   */
   report(said: IntentReport): ReportAnswer {
     const found = this.#known.find(said, this.#parts.clock.now())
     const refused = objection(said, found)
@@ -103,7 +106,7 @@ export class Intents {
     return { linked: true, repeated, task: factsOf(intent) }
   }
 
-  /** Counts all open tasks as over, at the end of the process. */
+  /** Counts all open tasks as ended, because the process ends. */
   closeAll(): void {
     this.#open.clear()
   }
@@ -123,7 +126,10 @@ export class Intents {
     return opened
   }
 
-  /** In two arms of one experiment a name means two tasks; calls outside the experiment belong to the first task. */
+  /**
+   * Returns the key of a call's task. The same name in two arms of one experiment means two tasks. Calls outside of the
+   * experiment belong to the first of these tasks.
+   */
   #keyFor(key: string, id: string, arm: string): string {
     if (arm === '') return key
     const first = this.#open.get(key) ?? this.#known.get(id, key, this.#parts.clock.now())
@@ -142,13 +148,13 @@ export class Intents {
     intent.isOpen = false
     this.#known.end(intent, this.#parts.clock.now())
     intents.inc({ outcome: failed > 0 ? 'failed' : 'ok', arm, source })
-    // Begins at 0: Prometheus misses the first increase of a new series.
+    // Creates the other series at 0 too, because Prometheus misses the first increase of a new series.
     intents.series({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
     intentToolCalls.series({ arm, source }).observe(calls)
     if (outcome !== undefined) this.#countOutcome(intent, outcome)
   }
 
-  /** Counts, once per task, how the task ended and whether any of its calls failed. */
+  /** Counts the reported outcome of a task once, by outcome and by whether a call failed. */
   #countOutcome(intent: KnownIntent, outcome: IntentOutcome): void {
     const { arm, source } = intent
     const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
@@ -167,21 +173,23 @@ function areTwins(one: string, other: string): boolean {
   return one.slice(0, one.indexOf('/')) === other.slice(0, other.indexOf('/'))
 }
 
-/** Precision of the queue's order, in milliseconds: a busy task need not move to the end with every call. */
+/**
+ * Precision of the queue's order, in milliseconds. So a task with many calls does not move to the end with every call.
+ */
 const PLACE_MS: Millis = 100
 
 interface OpenIntentsParts {
   readonly clock: Clock
-  /** Called when a task has been quiet for long enough; the task is no longer open. */
+  /** Called when a task has had no calls for the idle time; the task is no longer open. */
   readonly over: (intent: KnownIntent) => void
-  /** Called for an evicted task, which is also closed. */
+  /** Called in place of `over` for a task that was ended early, because too many tasks were open. */
   readonly evicted: (intent: KnownIntent) => void
 }
 
-/** Open tasks, waiting to be quiet for a while. */
+/** The open tasks, in a queue by the time of their last call. */
 class OpenIntents {
   readonly #parts: OpenIntentsParts
-  /** The task quiet for the longest time comes first. */
+  /** The open tasks by key; the task that has been idle for the longest time comes first. */
   readonly #byKey = new Map<string, KnownIntent>()
   #idleMs: Millis = 30_000
   #max = 10_000
@@ -195,7 +203,7 @@ class OpenIntents {
     return this.#byKey.size
   }
 
-  /** From now on, keeps at most `max` tasks, each until quiet for `idle` milliseconds. */
+  /** Sets the limits: at most `max` open tasks, each until it has had no calls for `idle` milliseconds. */
   tune({ idle, max }: { readonly idle: Millis; readonly max: number }): void {
     this.#idleMs = idle
     this.#max = max
@@ -205,13 +213,13 @@ class OpenIntents {
     return this.#byKey.get(key)
   }
 
-  /** Adds a task; the task quiet for the longest time makes room. */
+  /** Adds a task. If there are too many, first ends the task that has been idle for the longest time. */
   add(intent: KnownIntent): void {
     if (this.#byKey.size >= this.#max) this.#evict()
     this.#place(intent, this.#parts.clock.now())
   }
 
-  /** Moves a task to the end of the queue. While calls of the task are under way, its place does not matter. */
+  /** Moves a task to the end of the queue. The place of a task with calls in progress does not matter. */
   touch(intent: KnownIntent): void {
     const now = this.#parts.clock.now()
     if (now - intent.placedAt < PLACE_MS) intent.lastAt = now
@@ -255,7 +263,7 @@ class OpenIntents {
     this.#parts.over(intent)
   }
 
-  /** Evicts a task with calls under way only in its turn: it was quiet before the calls began. */
+  /** Ends the first task of the queue early, even if it has calls in progress. */
   #evict(): void {
     for (const oldest of this.#byKey.values()) {
       this.remove(oldest)
@@ -275,24 +283,24 @@ interface IntentFacts {
   readonly tenant: string
   readonly arm: string
   readonly calls: number
-  /** Failed calls, as the agent saw the calls. */
+  /** Number of calls that failed for the agent. */
   readonly failed: number
-  /** Whether the task is over; false while calls are under way. */
+  /** True when the task has ended; false while calls are in progress. */
   readonly over: boolean
 }
 
-/** Why a report is not counted. */
+/** Reasons for not counting a report. */
 type Unlinked =
-  /** No task of this name is known, or known any more. */
+  /** No task of this name is open or remembered. */
   | 'unknown'
   | 'ambiguous'
-  /** The opposite was reported before. */
+  /** An earlier report has the opposite outcome. */
   | 'contradicted'
 
 export type ReportAnswer =
   | {
       readonly linked: true
-      /** Whether the same was reported before; counted once. */
+      /** True when the same outcome was reported before; the gateway counts it once. */
       readonly repeated: boolean
       readonly task: IntentFacts
     }
@@ -312,7 +320,10 @@ function factsOf(intent: KnownIntent): IntentFacts {
   return { source, tenant, arm, calls: callsOf(intent), failed: failedOf(intent), over: !isOpen }
 }
 
-/** Why a report that matches these tasks cannot be counted; undefined for a single match without a contradiction. */
+/**
+ * Returns the reason for not counting a report that matches these tasks; undefined for a single task without another
+ * outcome.
+ */
 function objection(
   { outcome }: IntentReport,
   found: readonly KnownIntent[],

@@ -16,7 +16,7 @@ export class LogThrottle {
     this.#windowMs = windowMs
   }
 
-  /** Calls `log` if another line may be written, with the number of lines dropped before. */
+  /** Calls `log` with the number of lines dropped before, if another line is allowed; else counts a dropped line. */
   admit(log: (dropped: number) => void): void {
     const now = this.#clock.now()
     if (now >= this.#windowEnds) {

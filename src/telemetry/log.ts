@@ -6,20 +6,20 @@ import { type LogEntry, terminalLog } from './terminal-log.ts'
 
 export type Log = pino.Logger
 
-/** Where a log goes; `isTTY` when a person reads the log. */
+/** The stream for a log; `isTTY`: true for a terminal. */
 export interface LogOutput {
   readonly isTTY?: boolean
   write(text: string): unknown
 }
 
-/** Lines below a warning wait for others for this long, in milliseconds, or until this many characters wait. */
+/** Longest time for which lines below a warning are buffered, in milliseconds, and most buffered characters. */
 const GATHER_MS: Millis = 20
 const GATHER_LENGTH = 16 * 1024
 
-/** Most of the log that waits while its stream accepts nothing, in bytes. */
+/** Most bytes of the log that are buffered while its stream accepts nothing. */
 const MAX_WAITING = 1024 ** 2
 
-/** Lines from this pino level on are written at once, with all lines before. */
+/** The pino level from which a line is written at once, together with all buffered lines. */
 const WARN = 40
 
 /** Delay before a failed write is retried, and how long the last write is retried at exit, in milliseconds. */
@@ -27,16 +27,17 @@ const AGAIN_MS: Millis = 100
 const LAST_MS: Millis = 2_000
 
 /**
- * A standard stream for lines. Several lines share a write, since a write costs as much as half a call. The last lines
- * before exit are not lost if the stream accepts the lines within two seconds. A killed process loses its log of the
- * last 20 ms, except warnings. A full disk or an unread pipe blocks nothing: a limited amount waits, the rest is lost.
- * `again` is called with the number of lost lines when writing works again.
+ * Returns a buffered standard stream for log lines. Several lines share a write, because a write costs as much as half
+ * a call. At exit, waits up to two seconds until the stream accepts the last lines. A killed process loses its log of
+ * the last 20 ms, except warnings. With a full disk or an unread pipe, the stream buffers a limited amount and drops
+ * the rest. Calls `again` with the number of lost lines when writing works again.
  */
 function standardStream(fd: 1 | 2, again: (lost: number) => void) {
   let lost = 0
   let failure: string | undefined
   let cancelRetry: Cancel | undefined
-  // As pino does: at once, by file descriptor. Pino's default immediate retry would block the process.
+  // Writes synchronously to the file descriptor, as pino does. Turns off pino's immediate retry, which would block the
+  // process.
   const sink = pino.destination({ dest: fd, sync: true, maxLength: MAX_WAITING, retryEAGAIN: () => false })
   sink.on('error', ({ code }: NodeJS.ErrnoException) => {
     failure = code
@@ -47,7 +48,7 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
   })
   sink.on('drop', (dropped: string) => {
     lost += dropped.split('\n').length - 1
-    // Without more to write, pino would not retry.
+    // Triggers a retry, because pino retries only when it has more to write.
     sink.write('')
   })
   const write = (text: string) => {
@@ -89,9 +90,9 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
 }
 
 /**
- * The process's logger: readable lines on a terminal, JSON lines otherwise; on standard output by default. Logs no
- * character that a terminal obeys or that begins a line. `level` is a pino level: trace, debug, info, warn, error,
- * fatal, silent.
+ * Returns the process's logger, on standard output by default. Writes readable lines on a terminal, JSON lines
+ * elsewhere. Escapes characters that control a terminal or begin a line. `level` is a pino level: trace, debug, info,
+ * warn, error, fatal, silent.
  */
 export function createLog(level: string, output: LogOutput = process.stdout): Log {
   const options: pino.LoggerOptions = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }

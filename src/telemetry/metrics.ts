@@ -13,34 +13,40 @@ import { ToolSeries } from './metrics/tool-series.ts'
 
 const own = { ...calls, ...mesh, ...gateway, ...health, ...operations } as const
 
-/** All metrics, including policies': name, meaning, labels, buckets, and the possible number of series. */
+/**
+ * The specs of all metrics, including metrics of policies: name, meaning, labels, buckets, and the possible number of
+ * series.
+ */
 export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMetrics]
 
-/** The metrics by key, with the state needed to keep the metrics. */
+/** The metrics by key, and the state needed to update them. */
 export interface Metrics extends MetricsOf<typeof own> {
-  /** The metrics of policies, by the policies' specs. */
+  /** Returns the metric of a policy for its spec. */
   readonly ofPolicies: {
     counter(spec: MetricSpec<'counter'>): Counter<string>
     gauge(spec: MetricSpec<'gauge'>): Gauge<string>
   }
   readonly registry: Registry
-  /** Requests under way by server: counted here, since the number changes twice a call and is read at a scrape. */
+  /**
+   * Number of requests in progress by server. A plain map, because the number changes twice for each call but is read
+   * only at a scrape.
+   */
   readonly inFlight: Map<string, number>
-  /** The series of each tool: the only source of values for the label `tool`. */
+  /** The series of each tool. All values of the label `tool` come from here. */
   readonly tools: ToolSeries
-  /** The only source of values for the label `fault`. */
+  /** The values of the label `fault`. */
   readonly faultNames: FaultNames
   /** Records the durations of OpenTelemetry's conventions; undefined when off. */
   readonly operations: Operations | undefined
-  /** The arms in the config, whose series are kept. */
+  /** The arms in the config; only series of these arms are kept. */
   readonly arms: ArmsInForce
-  /** Removes all series of a removed server; calls of the server that end later make new series. */
+  /** Removes all series of a removed server. Calls of the server that end later create new series. */
   forgetServer(name: string): void
 }
 
 /**
- * Makes the metrics of one gateway; several gateways in a process count separately. `servers`: facts about servers for
- * the durations of OpenTelemetry's conventions; without `servers`, these durations are not counted.
+ * Creates the metrics of one gateway; several gateways in a process count separately. `servers` has facts for the
+ * durations of OpenTelemetry's conventions; without `servers`, these durations are not counted.
  */
 export function createMetrics(servers?: KnownOfServers): Metrics {
   const registry = new Registry()

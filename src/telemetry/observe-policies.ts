@@ -6,10 +6,10 @@ import type { Metrics } from './metrics.ts'
 import type { Counter } from './metrics/instruments.ts'
 import { OTHER } from './metrics/label-value.ts'
 
-/** Shared, to avoid a new array for each call. */
+/** An empty array, shared so that calls need no new array. */
 const NONE: readonly never[] = []
 
-/** A counted fact, with everything needed for every call. */
+/** A fact that a metric counts, prepared for use in every call. */
 interface CountedFact {
   readonly slot: number
   readonly initial: unknown
@@ -19,7 +19,7 @@ interface CountedFact {
   readonly perArm: boolean
 }
 
-/** Prepares counting policies' notes on calls. */
+/** Returns the facts that metrics count, with their metrics. */
 export function countedFacts({ ofPolicies }: Pick<Metrics, 'ofPolicies'>): readonly CountedFact[] {
   return facts.flatMap(({ fact: { slot, initial, telemetry } }) => {
     const { counting } = telemetry
@@ -31,7 +31,7 @@ export function countedFacts({ ofPolicies }: Pick<Metrics, 'ofPolicies'>): reado
   })
 }
 
-/** Counts policies' actions on a call; most calls have none. `toolLabel`: the tool's label in metrics. */
+/** Counts the actions of policies on a call; most calls have no actions. `toolLabel`: the tool's label in metrics. */
 export function notePolicies(
   metrics: Metrics,
   counted: readonly CountedFact[],
@@ -61,7 +61,7 @@ type FaultMetrics = Pick<
   'faultsInjected' | 'faultOutcomes' | 'faultDelay' | 'faultReactions' | 'faultsKept' | 'faultNames'
 >
 
-/** Counts the faults injected into an agent's call, their fates, and the actions taken on the faults. */
+/** Counts the faults injected into an agent's call, the fates of these faults, and the reactions of policies. */
 export function noteFaults(metrics: FaultMetrics, record: CallRecord): void {
   const { arm } = record
   for (const name of rejectedOver.of(record) ?? NONE)
@@ -76,7 +76,7 @@ export function noteFaults(metrics: FaultMetrics, record: CallRecord): void {
       continue
     }
     metrics.faultsInjected.inc({ ...labels, type: fault.type })
-    // Begins all fates at 0: `rate()` misses the first increase of a new series.
+    // Creates the series of all fates at 0, because `rate()` of Prometheus misses the first increase of a new series.
     for (const fate of everyFate) metrics.faultOutcomes.series({ ...labels, fate })
     metrics.faultDelay.series(labels)
     metrics.faultsKept.series(labels)
@@ -85,7 +85,7 @@ export function noteFaults(metrics: FaultMetrics, record: CallRecord): void {
   }
 }
 
-/** Counts the faults injected into a request by the gateway itself. */
+/** Counts the faults injected into one of the gateway's own requests. */
 export function noteDiscoveryFaults(
   metrics: Pick<Metrics, 'discoveryFaults' | 'faultNames'>,
   record: CallRecord,

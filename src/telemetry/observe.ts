@@ -15,10 +15,10 @@ import { acceptedTask, type TaskCalls } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
 
-/** The account of faults. Plain fields tell when a call can be skipped. */
+/** The fates of faults. `live` and `corruptions` tell at low cost if `account` must be called. */
 export interface FaultAccount {
   readonly live: boolean
-  /** Whether an answer may show the work of an earlier fault. */
+  /** `any`: true when an answer may contain data that an earlier fault corrupted. */
   readonly corruptions: { readonly any: boolean }
   /** Returns the fate of each fault aimed at a call. Called once per call, at its very end. */
   account(call: Call, outcome: Outcome): readonly FaultFate[]
@@ -28,12 +28,12 @@ export interface ObserveParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly log: Log
-  /** Whether a tool is in its server's catalog; only then does the tool get its own series. */
+  /** Returns true when a tool is in its server's catalog; only such a tool gets separate series. */
   readonly isListed: IsListed
   readonly faults: FaultAccount
-  /** The agents' tasks, to which calls belong. */
+  /** Links calls to the agents' tasks. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
-  /** `unit`: notes of experiments on a call. `end` gets ended tool calls that have an arm or a unit. */
+  /** `unit`: a call's unit in an experiment. `end` is called for ended tool calls that have an arm or a unit. */
   readonly experiments: {
     readonly unit: Slot<object | undefined>
     end(record: CallRecord, outcome: Outcome): void
@@ -47,9 +47,9 @@ export interface ObserveParts {
 }
 
 /**
- * The outermost layer: sees every outcome, and turns a bug in Breakwater into an outcome. Spans, metrics and the access
- * log read the same record of a call, in this order. First the record gets the fates of its faults, then its trace.
- * Disabled parts are not called.
+ * Returns the outermost layer, which sees every outcome and turns an exception (a bug in Breakwater) into an outcome.
+ * Adds the fates of faults to a call's record, then the trace. After that, spans, metrics and the access log read the
+ * record, in this order. Does not call disabled parts.
  */
 export function observe(parts: ObserveParts): Layer {
   const { clock, metrics, log, isListed, faults, intents, experiments, taskCalls } = parts
@@ -95,7 +95,7 @@ export function observe(parts: ObserveParts): Layer {
     if (recording.of(record) !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
   }
 
-  /** Counts a tool call for all measures of tools, agents' tasks and arms. */
+  /** Counts a tool call in the metrics of its tool, its task and its arm. */
   function count(series: OneTool, record: CallRecord, outcome: Outcome, now: Millis, wallMs: Millis): void {
     const { arm, traceId, startedAt } = record
     const verdict = verdictIn(outcome) ?? ''
@@ -104,7 +104,10 @@ export function observe(parts: ObserveParts): Layer {
     if (arm !== '' || experiments.unit.of(record) !== undefined) experiments.end(record, outcome)
   }
 
-  /** Counts a call that became a task when the task is over. Keeps nothing else of the call. */
+  /**
+   * Returns a function that counts a call that became an MCP task, for the end of the task. Keeps nothing else of the
+   * call in memory.
+   */
   function laterCount(server: string, tool: string, record: CallRecord): (end: Outcome) => void {
     return (end) => {
       const series = metrics.tools.of(server, tool, isListed)
@@ -141,7 +144,10 @@ export function observe(parts: ObserveParts): Layer {
   }
 }
 
-/** Counts tries accepted as tasks. The agent knows only the last task; `end`: its end, if the agent got its result. */
+/**
+ * Counts attempts that the server accepted as MCP tasks. The agent knows only the last of these tasks; `end`: the
+ * outcome of this task, if the agent got it.
+ */
 function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void {
   for (; record.acceptedAttempts > 0; record.acceptedAttempts--) {
     const isKnown = end !== undefined && record.acceptedAttempts === 1
@@ -150,7 +156,9 @@ function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void
   }
 }
 
-/** Whether the call waited without a recorded time: for a joined call, or for a fault above all policies. */
+/**
+ * True when the call waited for a time that is not in its record: for a joined call, or because of a client-side fault.
+ */
 function isDelayedElsewhere(record: CallRecord): boolean {
   return (
     record.hasWaitedElsewhere || injectedFaults.of(record)?.some(({ side }) => side === 'client') === true
@@ -166,7 +174,10 @@ export interface ObserveAttemptParts {
   readonly recorder: Pick<Recorder, 'attempt'>
 }
 
-/** Counts every try at a server, informs tracing and the recorder, and adds the try's time to the call's record. */
+/**
+ * Returns a layer that counts every attempt at a server, tells tracing and the recorder, and adds the attempt's time to
+ * the call's record.
+ */
 export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: ObserveAttemptParts): Layer {
   const { operations } = metrics
 
@@ -204,7 +215,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
       if (tool !== undefined || operations !== undefined) count(outgoing, outcome, startedAt)
       return outcome
     }
-    // A bug in Breakwater says nothing about the tool.
+    // Ends the attempt without counting it: a bug in Breakwater says nothing about the tool.
     const broke = (cause: unknown): never => {
       over(outgoing, brokenOff)
       throw cause
@@ -217,7 +228,10 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
   }
 }
 
-/** Returns how long tries at a server were under way until now, in milliseconds; a losing hedge may still be. */
+/**
+ * Returns the total time of a call's attempts until now, in milliseconds. Includes attempts in progress, such as a
+ * losing hedge.
+ */
 export function upstreamMsOf(record: CallRecord, now: Millis): Millis {
   return record.upstreamMs + (record.upstream > 0 ? now - record.upstreamSince : 0)
 }

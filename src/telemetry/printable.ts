@@ -2,40 +2,49 @@ import { clip } from '../units/recent.ts'
 import { splitColours } from './colours.ts'
 
 /**
- * The characters by which foreign text may affect a terminal and the lines of a log. Control characters (C0, DEL, C1)
- * move the cursor, change colours and titles, or begin a line. Direction marks and isolates change the order in which
- * text is shown. Line and paragraph separators end a line for some readers.
+ * Characters by which foreign text may control a terminal or forge log lines. Control characters (C0, DEL, C1) move the
+ * cursor, change colours and titles, or begin a line. Direction marks and isolates change the order of shown text. Line
+ * and paragraph separators end a line in some programs.
  */
 const UNPRINTABLE =
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
 const ALL = new RegExp(UNPRINTABLE, 'g')
 
-/** The same, without the characters that JSON itself escapes. */
+/** The same characters, except the characters that JSON itself escapes. */
 const IN_JSON = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
 const ALL_IN_JSON = new RegExp(IN_JSON, 'g')
 
 /** Longest shown text, in UTF-16 code units. */
 const LONGEST = 8 * 1024
 
-/** Whether a text holds a character that no terminal should get. */
+/** True when a text has a character that must not be written to a terminal. */
 export function hasUnprintable(text: string): boolean {
   return UNPRINTABLE.test(text)
 }
 
-/** Makes foreign text fit a readable line: writes unprintable characters as `\u001b`, and cuts long text. */
+/**
+ * Returns foreign text for a readable line: with escapes such as `\u001b` for unprintable characters, and cut if too
+ * long.
+ */
 export function printable(text: string, longest: number = LONGEST): string {
   const shown = text.length > longest ? `${clip(text, longest)}…` : text
   return UNPRINTABLE.test(shown) ? shown.replace(ALL, escaped) : shown
 }
 
-/** Returns a server's or an agent's words where the protocol has text; for other types, only names the type. */
+/**
+ * Returns a text from a server or an agent in printable form. For a value that is no text, returns only the name of its
+ * type.
+ */
 export function printableWords(words: unknown, longest: number): string {
   return typeof words === 'string'
     ? printable(words, longest)
     : `no text but ${words === null ? 'null' : typeof words}`
 }
 
-/** Returns a painted line with our own colours. Foreign words must be made printable before painting. */
+/**
+ * Returns a line with all unprintable characters escaped, except our own colour sequences. Make foreign text printable
+ * before you colour it.
+ */
 export function printablePainted(line: string): string {
   if (!UNPRINTABLE.test(line)) return line
   return splitColours(line)
@@ -43,7 +52,9 @@ export function printablePainted(line: string): string {
     .join('')
 }
 
-/** Returns JSON with the same meaning and without anything a terminal obeys, except its own line breaks. */
+/**
+ * Returns JSON with the same meaning, without characters that control a terminal. Line breaks between its parts stay.
+ */
 export function printableJson(json: string): string {
   return IN_JSON.test(json) ? json.replace(ALL_IN_JSON, coded) : json
 }

@@ -7,8 +7,7 @@ import { collectDefaultMetrics, type Gauge, Registry } from 'prom-client'
 import { systemClock } from '../mesh/clock.ts'
 
 /**
- * Reads policies' state, which changes often, into gauges at a scrape. Skips named sets that are no arms: they are
- * unused.
+ * Sets the gauges of policies to their current state, at each scrape. Skips policy sets that are not used by an arm.
  */
 export function collectStates(
   metrics: Pick<Metrics, 'ofPolicies' | 'tools' | 'arms'>,
@@ -34,16 +33,16 @@ export function collectStates(
   }
 }
 
-/** Reads the number of requests under way. */
+/** Sets the gauge of requests in progress, by server. */
 export function collectInFlight({ underWay, inFlight }: Pick<Metrics, 'underWay' | 'inFlight'>): void {
   underWay.reset()
   for (const [server, count] of inFlight) underWay.set({ server }, count)
 }
 
-/** Only tools in a catalog have state of their own, so no lookup is needed. */
+/** Accepts any tool without a lookup, because only tools in a catalog have separate state. */
 const listed = () => true
 
-/** The experiments of the config, each with its current or else its last run, as far as telemetry reads runs. */
+/** The parts of the config's experiments that telemetry reads, each with its current or else its last run. */
 export type ExperimentRuns = readonly {
   readonly experiment: {
     readonly name: string
@@ -54,8 +53,8 @@ export type ExperimentRuns = readonly {
 }[]
 
 /**
- * Begins the series of running arms, so that an arm without a failure, or without a call, is at 0. Experiments that do
- * not run get no series. An arm gets at most as many series as the called tools have.
+ * Creates the series of running arms at 0, so that an arm without a failure or without a call shows 0. Creates no
+ * series for experiments that do not run. An arm gets series only for tools that have been called.
  */
 export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs: ExperimentRuns): void {
   const ofConfig = new Map(
@@ -64,7 +63,7 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
     ),
   )
   for (const arm of arms.names) {
-    // Arms of a guarded run are in no config, and exist only during the run.
+    // Always handles arms of a guarded run: they are not in the config, and exist only during the run.
     const listed = ofConfig.get(arm)
     if (listed !== undefined && (listed.run === undefined || listed.run.end !== undefined)) continue
     const { server, tool } = listed?.experiment.match ?? {}
@@ -74,7 +73,7 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
 }
 
 interface Samples {
-  /** Calls in arms with kept data. */
+  /** Number of calls in arms whose data is stored. */
   readonly assigned: number
   readonly fallback: number
   readonly dropped: number
@@ -82,7 +81,7 @@ interface Samples {
   unitsOf(arm: string): number
 }
 
-/** Reads the running experiments and the calls in their arms into metrics, at a scrape. */
+/** Sets the metrics of running experiments and of the calls in their arms, at each scrape. */
 export function collectExperiments(
   metrics: Pick<Metrics, 'experimentRunning' | 'experimentUnits' | 'experimentCalls'>,
   runs: ExperimentRuns,
@@ -111,25 +110,31 @@ function callsOf(samples: Samples | undefined): Readonly<Record<string, number>>
 let shared: Registry | undefined
 
 /**
- * The metrics of Node and the machine about this process: CPU, memory, event loop lag, garbage collection, under
- * prom-client's usual names. All gateways of a process share a registry; measuring begins at the first use.
+ * Returns the registry of process metrics: CPU, memory, event loop lag and garbage collection, with prom-client's usual
+ * names. All gateways of a process share the registry; measuring begins at the first call.
  */
 export function processRegistry(): Registry {
   if (shared === undefined) {
     shared = new Registry()
     collectDefaultMetrics({ register: shared })
     keepLag(shared)
-    // Gauges with names reserved for counters: sums of other metrics, which stay.
+    // Removes gauges with names reserved for counters; they are only sums of other metrics here.
     for (const { name, type } of shared.getMetricsAsArray())
       if (name.endsWith('_total') && String(type) === 'gauge') shared.removeSingleMetric(name)
   }
   return shared
 }
 
-/** The event loop's lag is measured for this long, then reported unchanged for as long, in milliseconds. */
+/**
+ * Shortest time over which the event loop lag is measured, in milliseconds. Scrapes within this time get the same
+ * values.
+ */
 const LAG_MS = 1_000
 
-/** Each collection restarts its histogram: a second one right after would report numbers without data. */
+/**
+ * Limits how often the event loop lag is collected. Each collection restarts prom-client's histogram, so a second
+ * collection right after the first would have no data.
+ */
 function keepLag(registry: Registry): void {
   const lag = registry.getSingleMetric('nodejs_eventloop_lag_seconds') as Gauge & { collect?: () => unknown }
   const { collect } = lag

@@ -7,17 +7,17 @@ import type { Metrics } from './metrics.ts'
 /** Time between two checks, in milliseconds. */
 const LOOK_MS: Millis = 100
 
-/** A check later than this means a stall, in milliseconds. */
+/** Smallest delay of a check that counts as a stall, in milliseconds. */
 const STALL_MS: Millis = 100
 
-/** Shorter work explains no stall, in milliseconds. */
+/** Shortest work that may be named as the reason of a stall, in milliseconds. */
 const LEAST_MS: Millis = 1
 
 const LOGGED_PER_SECOND = 1
 
 /**
- * Watches for stalls of the event loop: a late timer means a stall. Work that ran meanwhile is named as the reason if
- * the work took at least half of the time. Returns a function that ends the watch.
+ * Watches for stalls of the event loop: a late timer means a stall. Names a kind of work as the reason if this work
+ * took at least half of the stall. Returns a function that ends the watch.
  */
 export function watchStalls({
   clock,
@@ -30,7 +30,7 @@ export function watchStalls({
 }): () => void {
   const throttle = new LogThrottle(clock, LOGGED_PER_SECOND)
   const spent = new Map<Work, Millis>()
-  // `rate` misses the first event of a new series.
+  // Creates the series at 0, because `rate` of Prometheus misses the first increase of a new series.
   for (const work of works) {
     metrics.stalls.series({ during: work })
     metrics.stalledSeconds.series({ during: work })

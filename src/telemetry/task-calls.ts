@@ -7,13 +7,15 @@ import { INTERNAL_ERROR, INVALID_PARAMS, isObject, paramsOf } from '../protocol/
 import { createdTask, namesTask } from '../protocol/mcp-task.ts'
 import { shortId } from '../units/short-id.ts'
 
-/** Most calls whose MCP tasks are waited for; beyond this, the tenant with the most calls gives up its oldest. */
+/**
+ * Most calls held until their MCP task ends. Beyond this, ends the oldest held call of the tenant with the most calls.
+ */
 const MAX_HELD = 2_000
 
-/** Most calls with the same task as their answer. */
+/** Most held calls with the same task. */
 const MAX_OF_TASK = 100
 
-/** After this time without a question about a task, in milliseconds, nobody is assumed to wait for the task. */
+/** Time without a request about a task, in milliseconds, after which no agent is assumed to wait for the task. */
 const FORGOTTEN_MS: Millis = 10 * 60_000
 
 /** Returns the id of the MCP task that a tool call became; undefined when its answer is its result. */
@@ -21,44 +23,44 @@ export function acceptedTask({ message }: Pick<Call, 'message'>, outcome: Outcom
   if (outcome.kind !== 'answered') return undefined
   const { result } = outcome.result.value
   if (!isObject(result) || 'content' in result || 'isError' in result) return undefined
-  // In the legacy era only a call that asks for a task becomes a task.
+  // In the legacy era, only a call that asks for a task can become a task.
   if (result.resultType !== 'task' && (result.task === undefined || !isObject(paramsOf(message.value).task)))
     return undefined
   const id = createdTask(result)?.taskId
   return typeof id === 'string' ? id : undefined
 }
 
-/** The outcome of a call whose task has no known end. */
+/** The outcome of a call whose task's end is not known. */
 const accepted: Outcome = {
   kind: 'answered',
   result: { text: '', value: {}, status: 200 },
   verdict: 'unchecked',
 }
 
-/** A call whose server has accepted the call as an MCP task. */
+/** The calls that a server has accepted as one MCP task. */
 interface Held {
   readonly tool: string
   readonly tenant: string
-  /** Names the task for its tenant. */
+  /** Key of the task by tenant, server and task id, the same in all sessions. */
   readonly shared: string
   readonly settles: ((outcome: Outcome) => void)[]
   expiry: Expiry
 }
 
 /**
- * Calls that became MCP tasks. Such a call ends with its task: when the agent fetches the result, or hears that the
- * task failed or was cancelled. If the agent has not asked for 10 minutes, the server's acceptance counts: returned,
- * and unchecked.
+ * Holds calls that became MCP tasks, so that metrics count a call with the end of its task. The call ends when the
+ * agent fetches the task's result, or is told that the task failed or was cancelled. After 10 minutes without a request
+ * about the task, the call ends with the outcome `returned` and the verdict `unchecked`.
  */
 export class TaskCalls {
-  /** By caller, server and task. */
+  /** The held calls by caller, server and task. */
   readonly #held = new Map<string, Held>()
-  /** The keys of each tenant; the key asked for the longest ago comes first. */
+  /** The keys of each tenant; the task whose last request is the oldest comes first. */
   readonly #keysOf = new Map<string, Set<string>>()
-  /** Tenants by their number of held calls, and the highest number. */
+  /** The tenants by their number of held calls; `#most` is the highest number. */
   readonly #tenantsWith = new Map<number, Set<string>>()
   #most = 0
-  /** The latest key by tenant, server and task: an agent may return in another session. */
+  /** The latest key by tenant, server and task, because an agent may ask for the task in another session. */
   readonly #latest = new Map<string, string>()
   readonly #expiries: ExpiryQueue
 
@@ -66,12 +68,12 @@ export class TaskCalls {
     this.#expiries = new ExpiryQueue(clock, FORGOTTEN_MS)
   }
 
-  /** Holds a tool call that became a task; calls `settle` once, with the task's end. */
+  /** Holds a tool call that became a task. Calls `settle` once, with the outcome of the task. */
   hold(call: Call, id: string, outcome: Outcome, settle: (outcome: Outcome) => void): void {
     const end = outcome.kind === 'answered' ? toldEnd(outcome) : undefined
     if (end !== undefined) return settle(end)
     const key = keyOf(call, id)
-    // A joined call, or a call with a cached answer, has the same task.
+    // Another call may have the same task: a joined call, or a call with a cached answer.
     const known = this.#held.get(key)
     if (known !== undefined && known.settles.length < MAX_OF_TASK) return void known.settles.push(settle)
     this.#giveUp(key)
@@ -91,13 +93,13 @@ export class TaskCalls {
     this.#moved(tenant, keys.size - 1, keys.size)
   }
 
-  /** Handles the end of a request that may be about a task. */
+  /** Handles the outcome of a request. If it tells the end of a held task, ends the calls of the task. */
   told(call: Call, outcome: Outcome): void {
     const found = this.#find(call)
     if (found === undefined) return
     const { key, held, isOwn } = found
     const end = outcome.kind === 'answered' ? endOf(call, outcome) : undefined
-    // In another session a server may not know the task, which continues.
+    // Ignores an error from another session: the server may not know the task there, and the task continues.
     if (end !== undefined && (isOwn || end.kind !== 'answered' || end.verdict !== 'rpc_error'))
       return this.#end(key, held, end)
     this.#expiries.remove(held.expiry)
@@ -107,7 +109,7 @@ export class TaskCalls {
     keys?.add(key)
   }
 
-  /** Returns the tool whose task's result a request waits for; undefined for other requests and unknown tasks. */
+  /** Returns the tool of the task whose result a request asks for; undefined for other requests and unknown tasks. */
   makerFor(call: Call): string | undefined {
     return call.method === 'tasks/result' ? this.#find(call)?.held.tool : undefined
   }
@@ -148,7 +150,7 @@ export class TaskCalls {
     for (const settle of settles) settle(outcome)
   }
 
-  /** Updates a tenant's number of calls, which changed by 1. */
+  /** Updates the index of tenants after a tenant's number of held calls changed by 1. */
   #moved(tenant: string, before: number, now: number): void {
     const former = this.#tenantsWith.get(before)
     former?.delete(tenant)
@@ -168,19 +170,25 @@ const keyOf = ({ caller, server }: Call, id: string) => `${caller.id}\n${server}
 
 const sharedKeyOf = ({ countsAs, server }: Call, id: string) => `${countsAs}\n${server}\n${shortId(id)}`
 
-/** Words of a server that does not know a task. */
+/** Matches the error message of a server that does not know a task. */
 const ofTasks = /\btask\b/i
 
-/** Returns a task's end from the answer to a request about the task; undefined when the answer does not tell. */
+/**
+ * Returns the outcome of a task from the answer to a request about the task; undefined when the answer does not tell
+ * its end.
+ */
 function endOf({ method }: Call, outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   const { error } = outcome.result.value
-  // The server itself gave out the id: the server has lost the task, and its caller is not to blame.
+  // Changes the code to an internal error: the server itself gave the id, so the server has lost the task.
   if (isObject(error) && error.code === INVALID_PARAMS && ofTasks.test(String(error.message)))
     return answered(outcome, { error: { ...error, code: INTERNAL_ERROR } })
   return method === 'tasks/result' ? outcome : toldEnd(outcome)
 }
 
-/** Returns a task's end from its state in an answer; undefined when it continues or its result is not yet fetched. */
+/**
+ * Returns the outcome of a task from its state in an answer; undefined when the task continues or its result is not
+ * fetched yet.
+ */
 function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   const { result } = outcome.result.value
   if (!isObject(result)) return undefined
@@ -193,14 +201,14 @@ function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
         ? answered(outcome, { error: task.error })
         : { ...outcome, verdict: 'tool_error' }
     case 'completed':
-      // In the legacy era the result must be fetched.
+      // Without the result here (legacy era), waits until the agent fetches the result.
       return 'result' in task ? answered(outcome, { result: task.result }) : undefined
     default:
       return undefined
   }
 }
 
-/** Returns a task's end as an answer to the call itself. */
+/** Returns the end of a task as an outcome of the call itself. */
 function answered({ result }: Outcome & { kind: 'answered' }, response: object): Outcome {
   const value = { jsonrpc: '2.0', ...response }
   return { kind: 'answered', result: { ...result, value }, verdict: verdictOf(value) }

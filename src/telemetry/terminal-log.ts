@@ -4,8 +4,8 @@ import { type Paint, plain, type Tone } from './colours.ts'
 import { printable } from './printable.ts'
 
 /**
- * The log for people: a line per event, with the time, the level, the server and a description. Servers' standard error
- * gets its own lines, up to a number per second and server.
+ * The log for people: a line per event, with the time, the level, the server and a description. Each line of a server's
+ * standard error is a log line too, up to a number per second and server.
  */
 
 /** An event, as in the JSON log. */
@@ -24,7 +24,7 @@ const levels: readonly (readonly [from: number, name: string, tone: Tone | undef
 const LONGEST_WORDS = 1_000
 const LONGEST_VALUE = 200
 
-/** Keys shown in their own way, or of use only to machines. */
+/** Keys that `restOf` leaves out, because they are shown elsewhere in the line or are of use only to machines. */
 const placed = new Set(['time', 'level', 'msg', 'server', 'stderr', 'err'])
 const ofCalls = new Set([
   ...['method', 'tool', 'result', 'reason', 'error', 'durationMs', 'attempts', 'faults', 'fates', 'leftOut'],
@@ -73,7 +73,7 @@ function eventWords({ msg, err }: LogEntry, paint: Paint, tone: Tone | undefined
   return tone === 'bad' || tone === 'doubtful' ? paint(tone, words) : words
 }
 
-/** An error and where it was thrown; the JSON log has the whole stack. */
+/** Returns the texts for an error: its message and the place where it was thrown. The JSON log has the whole stack. */
 function errorWords(err: unknown): string[] {
   if (typeof err !== 'object' || err === null) return []
   const { type, message, stack } = err as Readonly<Record<string, unknown>>
@@ -82,7 +82,10 @@ function errorWords(err: unknown): string[] {
   return [`${words}${where === undefined ? '' : ` (${where})`}`]
 }
 
-/** `echo  failed after 2s: no answer within 2s (attempt_timeout), 2 attempts, faults: slow surfaced`. */
+/**
+ * Returns the text for a call, such as `echo failed after 2s: no answer within 2s (attempt_timeout), 2 attempts,
+ * faults: slow surfaced`.
+ */
 function callWords(entry: LogEntry, paint: Paint): string {
   const { method, tool, result, reason, error, durationMs, attempts, partial, verdict, leftOut } = entry
   const took = typeof durationMs === 'number' ? roundedDuration(durationMs) : '?'
@@ -120,7 +123,7 @@ const listOf = (value: unknown): string =>
 function restOf(entry: LogEntry, isCall: boolean): string[] {
   return Object.entries(entry).flatMap(([key, value]) => {
     if (value === undefined || placed.has(key)) return []
-    // A call has many numbers, and most say that nothing happened.
+    // Leaves out zeros of a call, because they say that nothing happened.
     if (isCall && (value === 0 || ofCalls.has(key))) return []
     const isTime = /(^m|M)s$/.test(key) && typeof value === 'number'
     const name = isTime ? key.slice(0, -'Ms'.length) || 'took' : key
@@ -133,7 +136,7 @@ function shown(value: unknown): string {
   return printable(isBare ? value : JSON.stringify(value), LONGEST_VALUE)
 }
 
-/** Lines per second of each server's standard error that reach a terminal, and number of servers counted apart. */
+/** Most lines per second of each server's standard error on a terminal, and most servers with a separate count. */
 const STDERR_PER_SECOND = 20
 const WINDOW_MS: Millis = 1_000
 const MAX_SERVERS = 1_000
@@ -146,11 +149,14 @@ interface Window {
 export interface TerminalLogParts {
   readonly clock: Pick<Clock, 'after'>
   readonly paint: Paint
-  /** Writes a line, given without its end. */
+  /** Writes a line; the argument has no line break. */
   readonly write: (line: string) => void
 }
 
-/** Shows log entries on a terminal. Counts dropped lines of a server's standard error when their second is over. */
+/**
+ * Returns a function that shows a log entry on a terminal. At the end of each second, shows how many lines of a
+ * server's standard error were dropped.
+ */
 export function terminalLog({ clock, paint, write }: TerminalLogParts): (entry: LogEntry) => void {
   const windows = new Map<string, Window>()
 

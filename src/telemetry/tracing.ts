@@ -7,9 +7,9 @@ export type { LossCause, SpanCounts, Tracing, TracingParts } from './tracing/con
 export type { TracesConfig } from './tracing/settings.ts'
 
 /**
- * Creates tracing from environment and config. Undefined without an endpoint: tracing is off, and the OpenTelemetry SDK
- * is not even loaded. `readSettings` defines the variables and their precedence. Settings refused by the exporter are
- * logged and switch tracing off; no call suffers.
+ * Creates tracing from the environment and the config. Resolves to undefined without an endpoint: tracing is then off,
+ * and the OpenTelemetry SDK is not loaded. `readSettings` defines the variables and their precedence. If the exporter
+ * refuses the settings, logs this and leaves tracing off; calls continue.
  */
 export async function createTracing(parts: TracingParts): Promise<Tracing | undefined> {
   const settings = readSettings(parts.env, parts.config)
@@ -19,7 +19,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing | unde
   try {
     return await startTracing(settings, parts)
   } catch (error) {
-    // Its message may hold the wrong value, for example a header with a token.
+    // Logs only the error's name: its message may quote the wrong value, such as a header with a token.
     const { name } = error as Error
     parts.log.error(
       { error: name, protocol: settings.protocol, variables: exporterVariables(parts.env, 'TRACES') },
@@ -29,7 +29,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing | unde
   }
 }
 
-/** Logs the variables without effect. */
+/** Logs the variables that were ignored because of their values. */
 export function tellIgnored(
   { ignored }: Pick<TracingSettings, 'ignored'>,
   env: TracingParts['env'],

@@ -66,7 +66,7 @@ function inOwnWords(
     const message = 'expected a plan: {"faults": [ … ]}'
     return unreadable('the plan', [{ path: '', message }])
   }
-  // A plan of another tool gets these defaults: its faults hit any matching target, and last until removed.
+  // In a plan of another tool, faults hit any matching target, even tools that may write, and last for `chaos.maxTtl`.
   const { mode, aliases, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
   const beside = { ...(mode === undefined ? {} : { mode }), ...(aliases === undefined ? {} : { aliases }) }
   const options = {

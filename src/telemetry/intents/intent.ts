@@ -3,34 +3,40 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CallIntent } from '../../mesh/record.ts'
 
-/** How a task ended, as reported. */
+/** The reported outcome of a task. */
 export type IntentOutcome = 'succeeded' | 'failed'
 
-/** A task, from its first call until it is forgotten. */
+/** A task of an agent, from its first call until the gateway forgets it. */
 export interface KnownIntent extends CallIntent {
   readonly tenant: string
-  /** Source, tenant and id, with the arm for all but the first of several arms: there the name means another task. */
+  /**
+   * Key from source, tenant and id. If the same name means several tasks in several arms, all keys except the first
+   * include the arm.
+   */
   readonly key: string
-  /** The experiment arm of the task's calls, the first with several experiments; empty for none. */
+  /**
+   * The experiment arm of the task's calls; the first arm if several experiments have calls of the task; empty for
+   * none.
+   */
   arm: string
-  /** Arms of other experiments with calls of the task. */
+  /** Arms of further experiments with calls of the task. */
   otherArms: readonly string[]
   calls: number
-  /** Failed calls, as the agent saw the calls. */
+  /** Number of calls that failed for the agent. */
   failed: number
-  /** Calls and failed calls from before a pause, during which the task counted as over. */
+  /** Number of calls, and of failed calls, before a pause that was long enough to end the task. */
   readonly callsBefore: number
   readonly failedBefore: number
-  /** Calls not yet over; while there are any, the task is not over. */
+  /** Number of calls in progress; the task does not end while there are any. */
   underWay: number
-  /** When the task was opened, its last call ended, or the task itself ended. */
+  /** Time of the latest event: the task began, its last call ended, or the task itself ended. */
   lastAt: Millis
-  /** When the task took its place among the open tasks. */
+  /** Time when the task last moved to the end of the queue of open tasks. */
   placedAt: Millis
   isOpen: boolean
-  /** Undefined until reported. */
+  /** The reported outcome; undefined before a report. */
   outcome: IntentOutcome | undefined
-  /** The task that ended next. */
+  /** The ended task after this task in the linked list. */
   next: KnownIntent | undefined
 }
 
@@ -40,12 +46,12 @@ export const keyOf = (source: string, tenant: string, id: string) => `${source} 
 /** All arms with calls of a task; the empty arm for none. */
 export const armsOf = ({ arm, otherArms }: KnownIntent): readonly string[] => [arm, ...otherArms]
 
-/** Opens a task. `earlier` is the last remembered task with its key. */
+/** Returns a new open task. `earlier` is the remembered task with the same key, if any. */
 export function newIntent(
   { id, source, tenant, arm, key }: Pick<KnownIntent, 'id' | 'source' | 'tenant' | 'arm' | 'key'>,
   earlier: KnownIntent | undefined,
 ): KnownIntent {
-  // Without a reported outcome the earlier task did not end but paused.
+  // An earlier task without a reported outcome has only paused, so its calls count too.
   const paused = earlier?.outcome === undefined ? earlier : undefined
   return {
     id,
@@ -67,7 +73,7 @@ export function newIntent(
   }
 }
 
-/** Counts all calls since the last report: for a report, a pause does not divide a task. */
+/** Returns the number of all calls of a task, including calls before a pause. */
 export const callsOf = ({ calls, callsBefore }: KnownIntent) => calls + callsBefore
 export const failedOf = ({ failed, failedBefore }: KnownIntent) => failed + failedBefore
 
@@ -79,11 +85,14 @@ export interface IntentQuery {
   readonly arm?: string | undefined
 }
 
-/** All tasks open to reports: open tasks, and for a while ended tasks. */
+/** All tasks that a report can name: open tasks, and ended tasks that are still remembered. */
 export class KnownIntents {
-  /** By name; where several tasks share a name, also by key. */
+  /** The tasks by name; if several tasks have one name, a map by key. */
   readonly #named = new Map<string, KnownIntent | Map<string, KnownIntent>>()
-  /** The task that ended first. Ended tasks form a linked list: removing the oldest entry of a map gets ever slower. */
+  /**
+   * The first ended task of a linked list, from the oldest to the latest. A map is not used, because removing its
+   * oldest entry gets slower over time.
+   */
   #oldest: KnownIntent | undefined
   #latest: KnownIntent | undefined
   #over = 0
@@ -97,7 +106,7 @@ export class KnownIntents {
     return size
   }
 
-  /** From now on, remembers at most `max` ended tasks, each for `remember` milliseconds; 0 remembers none. */
+  /** Sets the limits: at most `max` ended tasks, each for `remember` milliseconds; 0: no ended tasks. */
   tune({ remember, max }: { readonly remember: Millis; readonly max: number }): void {
     this.#rememberMs = remember
     this.#max = max
@@ -110,7 +119,7 @@ export class KnownIntents {
     return alike?.key === key ? alike : undefined
   }
 
-  /** Adds an open task, in place of any task with the same key. */
+  /** Adds an open task; replaces a task with the same key. */
   add(intent: KnownIntent): void {
     const { id, key } = intent
     const alike = this.#named.get(id)
@@ -131,7 +140,9 @@ export class KnownIntents {
     this.#purge(now)
   }
 
-  /** Returns the tasks that match the query: several where sources, tenants or arms share a name. */
+  /**
+   * Returns the tasks that match the query; several if tasks of different sources, tenants or arms have the same name.
+   */
   find({ intent: id, tenant, source, arm }: IntentQuery, now: Millis): KnownIntent[] {
     this.#purge(now)
     const alike = this.#named.get(id)
@@ -155,7 +166,7 @@ export class KnownIntents {
     }
   }
 
-  /** Does nothing when another task has taken its place. */
+  /** Removes a task; does nothing when another task has replaced it. */
   #forget(intent: KnownIntent): void {
     const { id, key } = intent
     const alike = this.#named.get(id)
@@ -169,7 +180,10 @@ export class KnownIntents {
 
 const digests = new WeakMap<Caller, string>()
 
-/** Stands for a session's id in readable output; opens no session. Computed once: a caller has one session. */
+/**
+ * Returns a digest of a session's id for readable output; the digest gives no access to the session. Cached for each
+ * caller, because a caller has one session.
+ */
 export function sessionDigest(caller: Caller, session: string): string {
   const known = digests.get(caller)
   if (known !== undefined) return known

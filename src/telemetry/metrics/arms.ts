@@ -2,14 +2,14 @@
 const MAX_LEFT = 16
 
 /**
- * The arms of the experiments in the config. Other arms keep no series, or series would pile up for the life of the
- * process. When an arm leaves the config, its series stay until a scrape has read the final counts. Series of its calls
- * and tasks that end even later go with the next config.
+ * The arms of the experiments in the config. When an arm leaves the config, removes its series after a scrape has read
+ * the final counts; otherwise the number of series would grow as long as the process lives. A call or task of the arm
+ * that ends later creates series again; the next config removes them.
  */
 export class ArmsInForce {
   readonly #forget: (isGone: (arm: string) => boolean) => void
   #names: ReadonlySet<string> = new Set()
-  /** Whether any arm ever existed. */
+  /** True when any arm has existed in this process. */
   #hasHad = false
   /** The arms removed since the last scrape, oldest first. */
   readonly #left = new Set<string>()
@@ -27,7 +27,7 @@ export class ArmsInForce {
     return this.#names
   }
 
-  /** Follows a new config with these arms. */
+  /** Applies the arm names of a new config. */
   follow(names: Iterable<string>): void {
     const before = this.#names
     this.#names = new Set(names)

@@ -4,7 +4,7 @@ const CALL_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120,
 const OVERHEAD_SECONDS = [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
 const CALLS_PER_INTENT = [1, 2, 3, 5, 8, 13, 21, 34, 55, 100, 200, 500]
 
-/** The metrics about calls, tries and intents. */
+/** The metrics of calls, of attempts at servers, and of agents' tasks (intents). */
 export const calls = {
   toolCalls: counter(
     'tool_calls_total',

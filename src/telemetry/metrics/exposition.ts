@@ -3,19 +3,23 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { type Format, headOf, introOf, numeral } from './format.ts'
 import { SeriesSet, Histogram, type News } from './instruments.ts'
 
-/** Time before writing yields to other work, in milliseconds. Indivisible work, for example sending, comes on top. */
+/**
+ * Longest time of writing in one turn of the event loop, in milliseconds. Indivisible work, such as sending, takes
+ * additional time.
+ */
 const TURN_MS = 4
 
-/** Characters written between two looks at the clock: a fraction of a millisecond. */
+/** Characters written between two checks of the clock; they take a fraction of a millisecond. */
 const CHUNK = 32_768
 
 /**
- * A new series begins with 0 only when the last scrape, or the start, was at most this long ago, in milliseconds. After
- * five minutes without a scrape Prometheus treats series as stale, and old counts would look like a sudden increase.
+ * Longest time since the last scrape, or since the start, in milliseconds, for which a new series is first shown as 0.
+ * After five minutes without a scrape, Prometheus treats series as stale, and old counts would look like a sudden
+ * increase.
  */
 const NEWS_MS: Millis = 300_000
 
-/** Growth over the last text before the buffer has to move, in bytes. */
+/** Spare bytes of the buffer beyond the size of the last text; a longer text needs a larger buffer. */
 const ROOM = 8 * CHUNK
 
 interface Written {
@@ -26,22 +30,22 @@ interface Written {
 interface ExpositionParts {
   readonly registries: readonly Registry[]
   readonly clock: Clock
-  /** How long a text is served again, in milliseconds: more frequent scrapers get the same text. */
+  /** Returns how long a text is reused, in milliseconds. More frequent scrapes get the same text. */
   readonly maxAgeMs: () => Millis
-  /** Reads states, as opposed to events, into gauges. Called before every writing. */
+  /** Sets the gauges to the current states. Called before each writing. */
   readonly prepare: () => void
-  /** Called when a writing is over. */
+  /** Called after each writing. */
   readonly written?: () => void
 }
 
-/** Writes metrics for Prometheus: no more often per format than needed, over many turns of the event loop. */
+/** Writes metrics for Prometheus over many turns of the event loop. Writes each format at most once per `maxAgeMs`. */
 export class Exposition {
   readonly #parts: ExpositionParts
-  /** The latest text, by format and by whether a scraper asked. */
+  /** The latest text for each format, separately for scrapers and for other clients. */
   readonly #latest = new Map<string, Written>()
-  /** When a scraper asked last, or when the gateway started. */
+  /** Time of the last scrape, or of the gateway's start. */
   #scrapedAt: Millis
-  /** About the size of the last text, in bytes. */
+  /** Expected size of the next text, in bytes: about the size of the last text. */
   #expected = ROOM
 
   constructor(parts: ExpositionParts) {
@@ -50,7 +54,8 @@ export class Exposition {
   }
 
   /**
-   * Returns UTF-8 text, current or up to `maxAgeMs` old. `isScrape`: a scraper asks, and reads new series as 0 first.
+   * Resolves to UTF-8 text that is at most `maxAgeMs` old. `isScrape`: true for a scraper, which gets new series as 0
+   * first.
    */
   write(format: Format, isScrape = false): Promise<Buffer> {
     const now = this.#parts.clock.now()
@@ -94,10 +99,13 @@ export class Exposition {
   }
 }
 
-/** Most UTF-8 bytes for a unit of a string. */
+/** Most UTF-8 bytes of one UTF-16 code unit. */
 const MOST_BYTES = 3
 
-/** A growing text, encoded in pieces: encoding megabytes at once would stall, and joining buffers would make a copy. */
+/**
+ * A growing UTF-8 text, encoded piece by piece. Encoding megabytes at once would block the event loop, and joining
+ * buffers would copy them.
+ */
 export class Page {
   #bytes: Buffer
   #length = 0
@@ -130,9 +138,9 @@ interface Family {
 }
 
 /**
- * Writes all metrics of a registry in turn, a line or a few at a time. Does not use prom-client's text: with thousands
- * of series it stalls everything, and after writing OpenMetrics once, its counters are renamed for the other format
- * too.
+ * Yields the text of all metrics of a registry, a few lines at a time. Does not use prom-client's own text: with
+ * thousands of series it blocks the event loop, and after writing OpenMetrics once, it uses OpenMetrics' counter names
+ * in the other format too.
  */
 export async function* familiesOf(
   registry: Registry,
@@ -160,7 +168,10 @@ function* linesOf({ name, values }: Family): Generator<string> {
 /** A range of an `Accept` header, and its parameters. */
 const RANGE = /^\s*([^;\s]+)\s*(?:;(.*))?$/
 
-/** Returns the format for `Accept`. OpenMetrics must be named and wanted no less than text; a wildcard means text. */
+/**
+ * Returns the format for an `Accept` header: OpenMetrics if named with at least the weight of text, else text. A
+ * wildcard counts as text.
+ */
 export function formatFor(accept: string | undefined): Format {
   let openmetrics = 0
   let text = 0

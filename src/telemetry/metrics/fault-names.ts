@@ -1,6 +1,6 @@
 import { labelValue, OTHER } from './label-value.ts'
 
-/** Most faults with series of their own: clients allowed to inject faults may name each fault anew. */
+/** Most faults with separate series. A limit is needed, because clients that inject faults choose the names. */
 const MAX_NAMES = 2_000
 
 /** The values of the label `fault`: the first 2,000 names of faults, and `_other` for all further names. */

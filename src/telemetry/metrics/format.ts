@@ -9,7 +9,7 @@ export const contentTypes: Readonly<Record<Format, string>> = {
 
 export type Labels = Readonly<Record<string, string>>
 
-/** A trace showing an observation of a bucket. */
+/** An observation of a bucket, with the trace of its call. */
 export interface Exemplar {
   readonly labelSet: Labels
   readonly value: number
@@ -23,10 +23,11 @@ export function introOf(name: string, help: string, type: string, format: Format
   return `# HELP ${family} ${escaped(help)}\n# TYPE ${family} ${type}\n`
 }
 
-/** Returns a line up to its value. */
+/** Returns the beginning of a line, before its value. */
 export function headOf(name: string, labels: Readonly<Record<string, string | number | undefined>>): string {
   const text = pairs(labels)
-  // Joined, V8 holds the text in one piece: copying a text out of the pieces left by `+` takes three times as long.
+  // Uses `join`, which makes one piece of text in V8. With `+`, V8 keeps several pieces, and copying takes three times
+  // as long.
   return text === '' ? `${name} ` : [name, '{', text, '} '].join('')
 }
 

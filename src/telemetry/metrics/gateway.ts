@@ -1,6 +1,6 @@
 import { counter, gauge } from '../../mesh/metric-spec.ts'
 
-/** The metrics about servers, sessions and the gateway itself. */
+/** The metrics of servers, of sessions and of the gateway itself. */
 export const gateway = {
   sessionRecoveries: counter(
     'session_recoveries_total',

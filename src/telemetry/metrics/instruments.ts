@@ -2,20 +2,20 @@ import type { Metric, Registry } from 'prom-client'
 import { type Exemplar, type Format, headOf, type Labels, numeral, pointer } from './format.ts'
 import type { MetricSpec } from '../../mesh/metric-spec.ts'
 
-/** A series. Frequent callers keep the series until it is forgotten. */
+/** A series of a metric. Frequent callers keep a reference until the series is removed. */
 export interface Series {
   readonly labels: Labels
   value: number
   /** The beginning of the series' line; undefined until first written. */
   head: string | undefined
-  /** Whether a scraper has read the series. */
+  /** True when a scraper has read the series. */
   isScraped: boolean
 }
 
 /**
- * How a scraper reads a series for the first time. Prometheus computes an increase from two readings, so counts before
- * the first reading would be in no rate. `as_zero`: the first reading is 0, and the second has the counts. `as_is`: the
- * counts, because they are old.
+ * The value that a scraper gets when it reads a series for the first time. `as_zero`: 0 first, and the counts at the
+ * second reading. Prometheus computes an increase from two readings, so counts before the first reading would otherwise
+ * be in no rate. `as_is`: the counts, because they are old.
  */
 export type News = 'as_zero' | 'as_is'
 
@@ -27,9 +27,9 @@ interface SeriesSetOptions<Label extends string> {
 }
 
 /**
- * A metric with a value for each set of labels: the common part of counters and gauges. For hot paths and thousands of
- * series: prom-client hashes and checks the labels at every change, even after `labels()`, and can only be read as a
- * whole. A prom-client registry reads these like its own metrics.
+ * A metric with a value for each set of labels: the common part of counters and gauges. Used in place of prom-client's
+ * metrics, which hash and check the labels at every change, and can only be read as a whole. A prom-client registry can
+ * read these metrics like its own.
  */
 export abstract class SeriesSet<Label extends string> {
   abstract readonly type: 'counter' | 'gauge'
@@ -37,7 +37,7 @@ export abstract class SeriesSet<Label extends string> {
   readonly help: string
   readonly aggregator = 'sum'
   protected seriesByKey = new Map<string, Series>()
-  /** Series from before a reset: most come back, with the same beginnings of lines. */
+  /** The series before the last reset, reused because most series return with the same beginning of their line. */
   protected before: ReadonlyMap<string, Series> | undefined
   readonly #names: readonly Label[]
 
@@ -53,7 +53,7 @@ export abstract class SeriesSet<Label extends string> {
     return this.seriesByKey.size
   }
 
-  /** Whether its series have this label. */
+  /** True when the series of this metric have this label. */
   has(label: string): boolean {
     return (this.#names as readonly string[]).includes(label)
   }
@@ -74,12 +74,15 @@ export abstract class SeriesSet<Label extends string> {
     this.series(labels).value += by
   }
 
-  /** Removes these series, in a single pass. */
+  /** Removes the series for whose labels `isGone` returns true, in a single pass. */
   forget(isGone: (labels: Labels) => boolean): void {
     for (const [key, { labels }] of this.seriesByKey) if (isGone(labels)) this.seriesByKey.delete(key)
   }
 
-  /** Yields its lines one after the other, each with its value at the time of reading; `news` for Prometheus only. */
+  /**
+   * Yields the lines of all series, each with its current value. `news` only for Prometheus: the value of a series at
+   * its first reading.
+   */
   *written(news?: News): Generator<string> {
     for (const series of this.seriesByKey.values())
       yield `${(series.head ??= headOf(this.name, series.labels))}${numeral(this.reading(series, news))}\n`
@@ -89,7 +92,7 @@ export abstract class SeriesSet<Label extends string> {
     return value
   }
 
-  /** The same, for a prom-client registry. */
+  /** Returns the values in the form that a prom-client registry reads. */
   get() {
     const { name, help, type, aggregator } = this
     const values = Array.from(this.seriesByKey.values(), ({ labels, value }) => ({ labels, value }))
@@ -104,12 +107,12 @@ export abstract class SeriesSet<Label extends string> {
       known.value = 0
       return known
     }
-    // Without labels the series exists from the start, with 0 or with the count carried over from the earlier process.
+    // A series without labels needs no first reading as 0, because it exists from the start of the gateway.
     return { labels: present(this.#names, labels), value: 0, head: undefined, isScraped: key === '' }
   }
 }
 
-/** A counter: its series only grow, until forgotten. */
+/** A counter: the values of its series only grow. */
 export class Counter<Label extends string> extends SeriesSet<Label> {
   readonly type = 'counter'
 
@@ -124,7 +127,7 @@ export class Counter<Label extends string> extends SeriesSet<Label> {
   }
 }
 
-/** A gauge. A gauge read anew at each scrape is reset before: series not set again are gone. */
+/** A gauge. If a gauge is set at each scrape, it is reset before, so that series not set again disappear. */
 export class Gauge<Label extends string> extends SeriesSet<Label> {
   readonly type = 'gauge'
 
@@ -151,9 +154,9 @@ interface HistogramOptions<Label extends string> {
 }
 
 /**
- * A histogram for hot paths and thousands of series. prom-client hashes and checks the labels at every observation,
- * twice with an exemplar, and can only be read as a whole. So the counts are kept here, and a prom-client registry
- * reads the counts like its own metrics.
+ * A histogram for frequent observations and thousands of series. prom-client's histogram hashes and checks the labels
+ * at every observation, twice with an exemplar, and can only be read as a whole. A prom-client registry can read this
+ * histogram like its own.
  */
 export class Histogram<Label extends string> {
   readonly name: string
@@ -179,7 +182,7 @@ export class Histogram<Label extends string> {
     if (labelNames.length === 0) this.series({} as Record<Label, string>)
   }
 
-  /** Number of histograms; each has as many series as buckets, plus three. */
+  /** Number of sets of labels; each has as many lines as buckets, plus three. */
   get size(): number {
     return this.#series.size
   }
@@ -188,7 +191,7 @@ export class Histogram<Label extends string> {
     return (this.#names as readonly string[]).includes(label)
   }
 
-  /** Returns the histogram with these labels; frequent callers keep the histogram until it is forgotten. */
+  /** Returns the histogram with these labels. Frequent callers keep a reference until the histogram is removed. */
   series(labels: Readonly<Record<Label, string>>): HistogramSeries {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
@@ -199,25 +202,26 @@ export class Histogram<Label extends string> {
     return made
   }
 
-  /** All current histograms. */
+  /** Returns the histograms of all sets of labels. */
   all(): HistogramSeries[] {
     return [...this.#series.values()]
   }
 
-  /** Removes these histograms, in a single pass. */
+  /** Removes the histograms for whose labels `isGone` returns true, in a single pass. */
   forget(isGone: (labels: Labels) => boolean): void {
     for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)
   }
 
   /**
-   * Yields each histogram's lines in turn, with current values; exemplars in OpenMetrics, `news` in Prometheus only.
+   * Yields the lines of each histogram, with current values. Only OpenMetrics gets exemplars; only Prometheus uses
+   * `news`.
    */
   *written(format: Format, news?: News): Generator<string> {
     for (const series of this.#series.values())
       yield series.written(this.#frame, format === 'openmetrics', news)
   }
 
-  /** All its current lines. */
+  /** Returns all lines with their current values. */
   lines() {
     return [...this.#series.values()].flatMap((series) => {
       const values = series.values()
@@ -230,19 +234,19 @@ export class Histogram<Label extends string> {
     })
   }
 
-  /** The same, for a prom-client registry. */
+  /** Returns the values in the form that a prom-client registry reads. */
   get() {
     const { name, help, type, aggregator } = this
     return Promise.resolve({ name, help, type, aggregator, values: this.lines() })
   }
 
-  /** For a registry: forgets all observations. */
+  /** Removes all observations; called by a registry. */
   reset(): void {
     for (const series of this.#series.values()) series.reset()
   }
 }
 
-/** Labels in their order, without empty labels: Prometheus treats these as absent. */
+/** Returns the labels in the order of `names`, without empty labels, which Prometheus treats as absent. */
 function present<Label extends string>(
   names: readonly Label[],
   labels: Readonly<Record<Label, string>>,
@@ -252,21 +256,21 @@ function present<Label extends string>(
   return held
 }
 
-/** A line that each histogram of a metric has. */
+/** A line of the output that each histogram of a metric has. */
 interface Line {
   readonly metricName: string
-  /** The bucket's bound, for the line of a bucket. */
+  /** The label with the upper bound, for the line of a bucket. */
   readonly bound: Readonly<Record<string, string | number>>
 }
 
-/** Most characters of all names and values of an exemplar's labels together, from OpenMetrics. */
+/** OpenMetrics' limit for an exemplar: most characters of all its label names and values together. */
 const MAX_EXEMPLAR = 128
 
-/** A histogram: observing is a search among the buckets, and three additions. */
+/** The histogram of one set of labels. */
 export class HistogramSeries {
   readonly labels: Labels
   readonly #buckets: readonly number[]
-  /** By bucket, the last for values above all bounds; not cumulative. */
+  /** The count of each bucket, not cumulative; the last is for values above all bounds. */
   readonly #counts: number[]
   readonly #exemplars: (Exemplar | undefined)[]
   #sum = 0
@@ -281,7 +285,7 @@ export class HistogramSeries {
     this.#exemplars = new Array<Exemplar | undefined>(buckets.length + 1).fill(undefined)
   }
 
-  /** Counts a value. With the id of a trace the value becomes its bucket's exemplar, unless the id is too long. */
+  /** Counts a value. With a trace id, the value becomes the exemplar of its bucket, unless the id is too long. */
   observe(value: number, traceId?: string, wallMs = 0): void {
     const buckets = this.#buckets
     let index = 0
@@ -292,7 +296,7 @@ export class HistogramSeries {
     this.#exemplars[index] = { labelSet: { trace_id: traceId }, value, timestamp: wallMs / 1_000 }
   }
 
-  /** The values of its lines: each bucket including the buckets below, the sum, and the count. */
+  /** Returns the values of the lines: each bucket including the buckets below, the sum, and the count. */
   values(): number[] {
     const values: number[] = []
     let total = 0
@@ -301,12 +305,12 @@ export class HistogramSeries {
     return values
   }
 
-  /** The latest trace of the line's bucket, for the line of a bucket. */
+  /** Returns the latest exemplar for the line of a bucket; undefined for other lines. */
   exemplar(line: number): Exemplar | undefined {
     return this.#exemplars[line]
   }
 
-  /** Its lines, all read at the same moment. */
+  /** Returns the text of all lines, with values of the same moment. */
   written(lines: readonly Line[], withExemplars: boolean, news?: News): string {
     const isHeldBack = news === 'as_zero' && !this.#isScraped
     if (news !== undefined) this.#isScraped = true
@@ -330,7 +334,7 @@ export class HistogramSeries {
   }
 }
 
-/** The metrics of a table, under the same keys. */
+/** The type of the metrics of a table, with the same keys. */
 export type MetricsOf<Table extends Readonly<Record<string, MetricSpec>>> = {
   readonly [Key in keyof Table]: Table[Key] extends MetricSpec<infer Type, infer Label>
     ? Type extends 'counter'
@@ -341,7 +345,7 @@ export type MetricsOf<Table extends Readonly<Record<string, MetricSpec>>> = {
     : never
 }
 
-/** Makes the metrics of a table. */
+/** Creates the metrics of a table. */
 export function build<Table extends Readonly<Record<string, MetricSpec>>>(
   table: Table,
   registry: Registry,
@@ -350,7 +354,7 @@ export function build<Table extends Readonly<Record<string, MetricSpec>>>(
   return Object.fromEntries(made) as MetricsOf<Table>
 }
 
-/** Makes a metric. */
+/** Creates a metric from its spec. */
 export function create({ type, name, help, labels, buckets }: MetricSpec, registry: Registry) {
   const common = { name, help, labelNames: [...labels], registers: [registry] }
   switch (type) {

@@ -8,10 +8,10 @@ import { MODERN_VERSION, legacyVersions } from '../../protocol/versions.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
 import { labelValue, OTHER } from './label-value.ts'
 
-/** The conventions' upper bounds for all durations of MCP, in seconds. */
+/** Upper bounds of buckets for all MCP durations in OpenTelemetry's conventions, in seconds. */
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 
-/** Attributes of the conventions and our own, by Prometheus' labels for their names. */
+/** The attribute names of the conventions and of the gateway, by the label name in Prometheus. */
 export const attributeOf = {
   mcp_method_name: 'mcp.method.name',
   gen_ai_operation_name: 'gen_ai.operation.name',
@@ -54,7 +54,10 @@ const OF_SESSION = [
 
 const OF_PEER = ['server_address', 'server_port'] as const satisfies readonly Label[]
 
-/** Metrics named by OpenTelemetry's conventions for MCP: the gateway is a server to agents and a client to servers. */
+/**
+ * The metrics named by OpenTelemetry's conventions for MCP. To agents, the gateway is a server; to servers, it is a
+ * client.
+ */
 export const operations = {
   serverOperations: conventionalHistogram(
     'mcp_server_operation_duration_seconds',
@@ -86,18 +89,20 @@ export const operations = {
   ),
 } as const
 
-/** Returns the conventions' name of a metric. */
+/** Returns a metric's name in OpenTelemetry's conventions. */
 export const conventionalName = (name: string): string => name.replace(/_seconds$/, '').replaceAll('_', '.')
 
 type Durations = MetricsOf<typeof operations>
 
-/** Most error types of an operation with series of their own: the number of JSON-RPC codes is unlimited. */
+/**
+ * Most error types of an operation with separate series. A limit is needed, because JSON-RPC error codes are unlimited.
+ */
 const MOST_ERRORS = 16
 
-/** The conventions' name for a value without a series of its own. */
+/** The conventions' label value for all values without separate series. */
 const OTHER_VALUE = '_OTHER'
 
-/** Requests of the protocol; other requests from agents share a name. */
+/** The methods of the protocol. All other methods from agents share one label value. */
 const METHODS: ReadonlySet<string> = new Set([
   'completion/complete',
   'initialize',
@@ -121,16 +126,16 @@ const METHODS: ReadonlySet<string> = new Set([
   'tools/list',
 ])
 
-/** Known versions; agents and servers may name others. */
+/** The known protocol versions; agents and servers may name other versions. */
 const VERSIONS: ReadonlySet<string | undefined> = new Set([...legacyVersions, MODERN_VERSION])
 
-/** Most prompts of a server with series of their own. */
+/** Most prompts of a server with separate series. */
 const MOST_PROMPTS = 500
 
-/** Facts about servers. */
+/** Functions that tell facts about servers. */
 export interface KnownOfServers {
   readonly isPrompt: (server: string, prompt: string) => boolean
-  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
+  /** Returns the transport, address and protocol version of a call's replica; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
@@ -146,7 +151,7 @@ interface KnownVariant extends Variant {
   readonly series: HistogramSeries
 }
 
-/** The series of an operation: most calls have the same labels as the call before. */
+/** The series of an operation. Caches the latest series, because most calls have the same labels as the call before. */
 class Lane {
   readonly #histogram: Histogram<Label>
   readonly #fixed: Readonly<Record<string, string>>
@@ -213,13 +218,13 @@ function isAlike(one: Variant, errorType: string, version: string, injected: boo
   )
 }
 
-/** All labels, empty. */
+/** All labels, each with an empty value. */
 const unsaid = Object.fromEntries(Object.keys(attributeOf).map((label) => [label, ''])) as Record<
   Label,
   string
 >
 
-/** How the other end is reached; without a peer, an agent's way. */
+/** Returns the network labels of a peer; without a peer, the labels of an agent. */
 function networkOf({ transport, address = '', port }: Peer = { transport: 'tcp' }) {
   return {
     network_transport: transport,
@@ -235,13 +240,14 @@ interface Lanes {
 }
 
 /**
- * The durations of OpenTelemetry's conventions for MCP: a server point for each request of an agent to a server, and a
- * client point for each try. All label values are bounded: tools and prompts by catalogs, the rest by lists.
+ * Records the durations of OpenTelemetry's conventions for MCP: a server duration for each request of an agent to a
+ * server, and a client duration for each attempt. The number of label values is bounded: for tools and prompts by
+ * catalogs, for other labels by lists.
  */
 export class Operations {
   readonly #durations: Durations
   readonly #servers: KnownOfServers
-  /** Lanes of all operations except tool calls, by server, then by method and prompt. */
+  /** The series of all operations except tool calls, by server, then by method and prompt. */
   readonly #lanes = new Map<string, Map<string, Lanes>>()
 
   constructor(durations: Durations, servers: KnownOfServers) {
@@ -249,7 +255,10 @@ export class Operations {
     this.#servers = servers
   }
 
-  /** Returns the series of a tool, to be kept no longer than our own series. `tool`: the value of its label. */
+  /**
+   * Returns the series of a tool. The caller must drop them together with the tool's other series. `tool`: the value of
+   * its label.
+   */
   ofTool(server: string, tool: string): Lanes {
     return this.#make(server, {
       mcp_method_name: 'tools/call',
@@ -279,7 +288,10 @@ export class Operations {
     )
   }
 
-  /** Counts an agent's request of `seconds`. With `traceId`, which ended at `wallMs`, it may become an exemplar. */
+  /**
+   * Records the duration of an agent's request. If the request has a trace, it may become an exemplar with the time
+   * `wallMs`.
+   */
   served({ server }: Lanes, call: Call, outcome: Outcome, seconds: number, wallMs: number): void {
     const { record } = call
     const said = versionOf(call)
@@ -289,7 +301,7 @@ export class Operations {
       .observe(seconds, record.traceId, wallMs)
   }
 
-  /** Counts a try at a server. */
+  /** Records the duration of an attempt at a server. */
   attempted({ client }: Lanes, call: Call, outcome: Outcome, seconds: number): void {
     const peer = this.#servers.peerOf(call, call.replica ?? call.record.replica)
     const faults = injectedFaults.of(call.record)
@@ -302,19 +314,21 @@ export class Operations {
     client.of(errorType, codeIn(outcome), versionIn(peer?.version), injected, peer).observe(seconds)
   }
 
-  /** Counts an agent's session that ended. `server`: the session's only server; undefined for all. */
+  /**
+   * Records the duration of an agent's ended session. `server`: the session's only server; undefined for all servers.
+   */
   serverSessionOver(server: string | undefined, version: string, seconds: number, reason = ''): void {
     const labels = sessionLabels(server, version, reason)
     this.#durations.serverSessions.series({ ...unsaid, ...labels, ...networkOf() }).observe(seconds)
   }
 
-  /** Counts a session with a server that ended. */
+  /** Records the duration of an ended session with a server. */
   clientSessionOver(server: string, peer: Peer, seconds: number, reason = ''): void {
     const labels = sessionLabels(server, peer.version, reason)
     this.#durations.clientSessions.series({ ...unsaid, ...labels, ...networkOf(peer) }).observe(seconds)
   }
 
-  /** Removes all series of a server, or of some of its tools, given by label values. */
+  /** Removes all series of a server, or only of some tools. `tools`: the label values of the tools. */
   forget(server: string, tools?: ReadonlySet<string>): void {
     if (tools === undefined) this.#lanes.delete(server)
     for (const histogram of Object.values(this.#durations))
@@ -343,7 +357,7 @@ function keep<Value>(map: Map<string, Value>, key: string, make: () => Value): V
 
 const versionIn = (said: string | undefined): string => (said !== undefined && VERSIONS.has(said) ? said : '')
 
-/** The code of a received JSON-RPC error. */
+/** Returns the code of a JSON-RPC error from a server, as text; empty for other outcomes. */
 function codeIn(outcome: Outcome): string {
   if (outcome.kind !== 'answered' || outcome.verdict !== 'rpc_error') return ''
   return codeOf(outcome.result.value.error) ?? ''

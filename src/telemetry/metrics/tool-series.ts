@@ -3,10 +3,10 @@ import type { Series, HistogramSeries, Histogram, Counter } from './instruments.
 import { labelValue, OTHER } from './label-value.ts'
 import type { Operations } from './operations.ts'
 
-/** Whether a tool is in its server's catalog. */
+/** Returns true when a tool is in its server's catalog. */
 export type IsListed = (server: string, tool: string) => boolean
 
-/** Number of calls without a free place before the next search for removed tools. */
+/** Number of calls without a free place between two searches for removed tools. */
 const SWEEP_EVERY = 256
 
 interface OneServer {
@@ -16,18 +16,22 @@ interface OneServer {
 }
 
 /**
- * The series of tools. Only tools listed by their server get series, up to a limit per server: all others share
- * `_other`. When all places are taken, places of tools no longer listed are given away, and their counts removed.
+ * The series of tools. Only tools listed by their server get separate series, up to a limit per server. All other tools
+ * share `_other`. At the limit, removes the series of tools that are no longer listed, so that new tools get separate
+ * series.
  */
 export class ToolSeries {
-  /** Most tools of a server with series of their own. */
+  /** Most tools of a server with separate series. */
   limit = 500
   readonly #metrics: PerTool
   readonly #all: readonly { forget(isGone: (labels: Labels) => boolean): void }[]
   readonly #operations: Operations | undefined
   readonly #servers = new Map<string, OneServer>()
 
-  /** `more`: other metrics labelled `server` and `tool`; these and `operations` also forget removed tools. */
+  /**
+   * `more`: other metrics with the labels `server` and `tool`. Series of removed tools are also removed from `more` and
+   * `operations`.
+   */
   constructor(metrics: PerTool, more: readonly Counter<string>[] = [], operations?: Operations) {
     const { toolCalls, toolCallVerdicts, toolCallDuration, attempts } = metrics
     this.#metrics = metrics
@@ -39,13 +43,13 @@ export class ToolSeries {
     return this.#servers.keys()
   }
 
-  /** Returns the series of a tool. Do not keep the series: they may be forgotten. */
+  /** Returns the series of a tool. Do not keep a reference, because the series may be removed. */
   of(server: string, tool: string, isListed: IsListed): OneTool {
     const known = this.#servers.get(server)
     return known?.tools.get(tool) ?? this.#first(server, tool, known, isListed)
   }
 
-  /** Begins an arm's series at 0, for the tools called so far that the arm may take calls of. */
+  /** Creates an arm's series at 0, for each tool called so far whose calls may be in the arm. */
   begin(arm: string, takes: (server: string, tool: string) => boolean): void {
     for (const [server, { tools }] of this.#servers)
       for (const [tool, series] of tools) if (takes(server, tool)) series.begin(arm)
@@ -97,7 +101,7 @@ export class ToolSeries {
     return known.tools.size < this.limit
   }
 
-  /** Removes all at once: each metric makes a single pass. Later counts in a removed series are lost. */
+  /** Removes series from all metrics, in a single pass for each metric. Later counts in a removed series are lost. */
   #remove(isGone: (labels: Labels) => boolean): void {
     for (const metric of this.#all) metric.forget(isGone)
   }
@@ -119,9 +123,9 @@ interface CallSeries {
 }
 
 /**
- * The series of attempts that alerts and ratios read. Prometheus needs two readings for an increase, so a series born
- * with its first failure would never have failed. So these series begin at 0: outside of arms, with the first attempt
- * of their tool; in an arm, as soon as the arm runs and the tool has been called.
+ * The series of attempts that alerts and ratios read, by outcome and verdict. Created together at 0, because Prometheus
+ * needs two readings for an increase: a series created at its first failure would show no increase. Created with the
+ * first attempt of their tool; in an arm, as soon as the arm runs and the tool has been called.
  */
 const ATTEMPTS_BORN_TOGETHER = [
   ['returned', 'unchecked'],
@@ -134,13 +138,16 @@ const ATTEMPTS_BORN_TOGETHER = [
   ['transport_error', ''],
 ] as const
 
-/** Series of calls that begin at 0, so that ratios of attempts to calls miss a tool's first call on both sides. */
+/**
+ * The series of calls created together at 0. A ratio of attempts to calls then misses a tool's first call in both
+ * numbers.
+ */
 const CALLS_BORN_TOGETHER = [...ATTEMPTS_BORN_TOGETHER, ['rejected', '']] as const
 
-/** The series of a tool: for calls in no arm, and for each arm. */
+/** The series of a tool, for calls outside of arms and for each arm. */
 export class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
-  /** Its durations by OpenTelemetry's conventions; undefined when off. */
+  /** The tool's durations by OpenTelemetry's conventions; undefined when off. */
   readonly operations: ReturnType<Operations['ofTool']> | undefined
   readonly #metrics: PerTool
   readonly #plain: ArmSeries
@@ -154,8 +161,9 @@ export class OneTool {
   }
 
   /**
-   * Counts a call; `seconds` runs from its arrival to its outcome. `verdict` is empty without a reply. With `traceId`
-   * the call may become its bucket's exemplar; `wallMs` is then its end, in milliseconds since the Unix epoch.
+   * Counts a call. `seconds`: the time from its arrival to its outcome. `verdict` is empty without a reply. With
+   * `traceId`, the call may become the exemplar of its bucket; `wallMs` is then the end of the call, in milliseconds
+   * since the Unix epoch.
    */
   countCall(
     result: string,
@@ -170,18 +178,18 @@ export class OneTool {
     series.duration.observe(seconds, traceId, wallMs)
   }
 
-  /** Counts a try at the server. */
+  /** Counts an attempt at the server. */
   countAttempt(outcome: string, verdict: string, arm: string): void {
     const series = arm === '' ? this.#plain : this.#in(arm)
     series.countAttempt(outcome, verdict)
   }
 
-  /** Begins the series of an arm at 0; does nothing if already begun. */
+  /** Creates the series of an arm at 0; does nothing if the series exist. */
   begin(arm: string): void {
     if (!this.#arms.has(arm)) this.#in(arm).begin()
   }
 
-  /** Stops counting in series of removed arms. */
+  /** Drops the references to series of removed arms. */
   forgetArms(isGone: (arm: string) => boolean): void {
     for (const arm of this.#arms.keys()) if (isGone(arm)) this.#arms.delete(arm)
   }
@@ -196,7 +204,10 @@ export class OneTool {
   }
 }
 
-/** The series of a tool in an arm, or in none, cached: counting a call looks up short words and no labels. */
+/**
+ * The series of a tool in one arm or outside of arms, cached by outcome and verdict. So counting a call needs no search
+ * by labels.
+ */
 class ArmSeries {
   readonly #metrics: PerTool
   readonly #labels: Readonly<Record<ToolLabel | 'arm', string>>
@@ -213,7 +224,7 @@ class ArmSeries {
     return (this.#duration ??= this.#metrics.toolCallDuration.series(this.#labels))
   }
 
-  /** Begins at 0 the series by which arms are compared. */
+  /** Creates at 0 the series by which arms are compared. */
   begin(): void {
     this.#beginCalls()
     this.#beginAttempts()

@@ -3,10 +3,10 @@ import type { Clock } from '../../mesh/clock.ts'
 import { WriteQueue } from '../../mesh/write-queue.ts'
 import type { RecordingHeader } from './format.ts'
 
-/** Most characters that wait to be written; anything beyond is dropped. */
+/** Most characters in the write queue; further lines are dropped. */
 const MAX_WAITING = 16 * 1024 ** 2
 
-/** The same while the disk refuses writes. */
+/** Most characters in the write queue while the disk refuses writes. */
 const MAX_WAITING_FAILING = 1024 ** 2
 
 /** Most lines in a write. */
@@ -16,22 +16,25 @@ export interface RecordingFileParts {
   readonly path: string
   /** Size after which a new file begins, in bytes. */
   readonly maxSize: number
-  /** Number of older files kept. */
+  /** Number of older files to keep. */
   readonly keep: number
   readonly clock: Clock
   /** Returns the first line of a file, without the file's number. */
   readonly header: () => Omit<RecordingHeader, 'part'>
-  /** Called when the disk refuses a write; once until a write succeeds again. */
+  /** Called with the reason when the disk refuses a write; not called again until a write has succeeded. */
   readonly onError: (why: string) => void
-  /** Called for calls that will never be written. */
+  /** Called with the number of calls that will never be written. */
   readonly onDropped: (count: number) => void
-  /** The recording before: it is closed, and this recording waits for the close, since both may have the same path. */
+  /**
+   * The previous recording. This recording closes it and waits for the end of its writes, because both may have the
+   * same path.
+   */
   readonly after?: RecordingFile | undefined
 }
 
 /**
- * The files of a recording: FILE and older FILE.1, FILE.2 …. An existing file becomes an older file at the start.
- * Writing never delays or fails a call.
+ * The files of a recording: FILE, and older files FILE.1, FILE.2 …. At the start, renames an existing FILE to FILE.1.
+ * Writes in the background, so a slow or failing disk does not affect calls.
  */
 export class RecordingFile {
   readonly #parts: RecordingFileParts
@@ -59,17 +62,17 @@ export class RecordingFile {
     })
   }
 
-  /** `line`: JSON. */
+  /** Queues a line of JSON for writing. */
   append(line: string): void {
     this.#queue.add(line)
   }
 
-  /** Resolves when everything before is written or has failed. */
+  /** Resolves when all lines queued before are written or have failed. */
   flush(): Promise<void> {
     return this.#queue.flush()
   }
 
-  /** Flushes for the last time: writes the disk now refuses are lost, and so are later lines. */
+  /** Writes the queued lines for the last time. Drops lines that the disk refuses now, and all later lines. */
   close(): Promise<void> {
     return this.#queue.close()
   }
@@ -77,7 +80,8 @@ export class RecordingFile {
   async #write(lines: readonly string[]): Promise<void> {
     const { path, maxSize } = this.#parts
     const there = await sizeOf(path)
-    // If the file was removed or replaced, the recording continues in a new file, readable only by its owner.
+    // Continues in a new file if another process has removed or replaced the file. Only the owner can read the new
+    // file.
     const isBegun = there !== undefined && there === this.#size && there > 0 && there < maxSize
     if (!isBegun && there !== undefined) await this.#rotate()
     const dropped = this.#dropped
@@ -88,7 +92,7 @@ export class RecordingFile {
     try {
       await appendFile(path, text, { mode: 0o600 })
     } catch (error) {
-      // A full disk accepts a part; remove the part again.
+      // Removes the part of the text that a full disk has accepted.
       await truncate(path, before).catch(() => undefined)
       throw error
     }
@@ -105,7 +109,10 @@ export class RecordingFile {
   }
 }
 
-/** Undefined for a missing file. Rejects for other kinds: a folder must not be moved, and a pipe may never be read. */
+/**
+ * Resolves to the size of a file; undefined for a missing file. Rejects when the path is no regular file: a folder must
+ * not be renamed, and a write to a pipe may block.
+ */
 async function sizeOf(path: string): Promise<number | undefined> {
   try {
     const found = await lstat(path)

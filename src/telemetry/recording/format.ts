@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { verdicts } from '../../mesh/outcome.ts'
 
 /**
- * A recording is JSON Lines. Each of its files begins with a header, followed by a line for each finished tool call and
- * a line for lost calls. Tasks, tenants and arguments appear as digests, under a key that is kept nowhere. Equal values
- * have equal digests within a recording, and nobody can find the values by trying.
+ * The format of a recording: JSON Lines. Each file begins with a header, followed by a line for each finished tool call
+ * and lines for lost calls. Digests replace tasks, tenants and arguments. The key of the digests is never stored, so
+ * nobody can find the values by trying. Within a recording, equal values have equal digests.
  */
 
-/** Version of this format; readers accept no other. */
+/** Version of this format; readers accept no other version. */
 export const FORMAT = 1
 
 /** Most recorded attempts of a call. */
@@ -27,7 +27,7 @@ const result = z.enum([
   'rejected',
 ])
 
-/** In milliseconds. A number larger than any clock shows means damage. */
+/** A time in milliseconds. A larger number than any clock shows means a damaged file. */
 const ms = z.number().min(0).max(Number.MAX_SAFE_INTEGER)
 
 const count = z.int().min(0)
@@ -37,39 +37,39 @@ export const header = z.object({
   breakwaterRecording: z.literal(FORMAT),
   /** Version of the program. */
   version: z.string(),
-  /** When the recording began, in ISO 8601; all its times start here. */
+  /** Start of the recording, in ISO 8601; times of calls are relative to this start. */
   startedAt: z.iso.datetime(),
   /** Number of this file in the recording, from 1. */
   part: z.int().min(1),
   environment: z.string(),
-  /** Share of the tasks recorded, in [0, 1]. */
+  /** Share of tasks that are recorded, in [0, 1]. */
   sample: z.number().min(0).max(1),
-  /** Hash of the policies in force throughout; see `configHash`. */
+  /** Hash of the policies, which are the same during the whole recording; see `configHash`. */
   policiesHash: z.string(),
-  /** The effect of running a tool again, by server and tool; only for servers known when the file began. */
+  /** The effect of running a tool again, by server and tool. Only for servers known at the start of the file. */
   servers: z.record(z.string(), z.record(z.string(), effect)),
 })
 
-/** One try at a server. */
+/** One attempt at a server. */
 const attempt = z.object({
-  /** The policies' number, from 1. */
+  /** Number of the attempt as policies count, from 1. */
   number: z.int().min(1),
   /** Start, in milliseconds after the call arrived. */
   at: ms,
   tookMs: ms,
-  /** `rejected`: a policy about attempts, for example a breaker, stopped the attempt. */
+  /** Result of the attempt. `rejected`: a policy, such as a breaker, stopped the attempt. */
   outcome: result,
   verdict: verdict.optional(),
-  /** Reason of an attempt without an answer. */
+  /** Reason of the error of an attempt without an answer. */
   reason: z.string().optional(),
   retryAfterMs: ms.optional(),
-  /** Whether its server cannot have received the attempt. */
+  /** Present when the server cannot have received the attempt. */
   unsent: z.literal(true).optional(),
   /** Code of a JSON-RPC error answer. */
   code: z.number().optional(),
   /** The HTTP status, unless 200. */
   status: count.optional(),
-  /** Only for an attempt at another tool than the call's. */
+  /** Server and tool of the attempt, if different from the call's. */
   server: z.string().optional(),
   tool: z.string().optional(),
   requestBytes: count,
@@ -80,42 +80,42 @@ const attempt = z.object({
 export const call = z.object({
   /** Arrival, in milliseconds after the recording began. */
   at: ms,
-  /** Digest of its task; absent when the task is unknown. */
+  /** Digest of the call's task; absent when the task is unknown. */
   task: z.string().optional(),
-  /** The agent's number of the call within its task. */
+  /** Number of the call within its task, as the agent sent it. */
   step: count.optional(),
   /** Digest of server, tool and arguments. */
   key: z.string(),
   server: z.string(),
   tool: z.string(),
   effect,
-  /** Digest. */
+  /** Digest of the tenant. */
   tenant: z.string(),
   /** The experiment arm of the call. */
   arm: z.string().optional(),
   result,
-  /** Whether the call failed as its agent saw it. */
+  /** Present when the call failed for its agent. */
   wrong: z.literal(true).optional(),
-  /** Whether its arguments break the tool's `inputSchema`. */
+  /** Present when the call's arguments break the tool's `inputSchema`. */
   invalid: z.literal(true).optional(),
   verdict: verdict.optional(),
-  /** Reason of a call without an answer, and the policy that rejected the call. */
+  /** Reason of the error of a call without an answer, and the policy that rejected the call. */
   reason: z.string().optional(),
   by: z.string().optional(),
   tookMs: ms,
-  /** How long the gateway delayed the call on purpose. */
+  /** Time in deliberate waits of the gateway, such as a back-off. */
   waitedMs: ms,
-  /** The time not spent in deliberate waits or attempts. */
+  /** Time of the call outside of deliberate waits and attempts. */
   overheadMs: ms,
   retries: count,
-  /** Reasons of rejected tries, unless reported to the caller. */
+  /** Reasons of rejected attempts whose rejection the agent did not get. */
   rejectedTries: z.array(z.string()).optional(),
   attempts: z.array(attempt).max(MAX_ATTEMPTS),
   /** Number of further attempts, beyond `MAX_ATTEMPTS`. */
   moreAttempts: count.optional(),
 })
 
-/** Number of calls missing here because the disk was too slow. */
+/** A line with the number of calls missing here because the disk was too slow. */
 export const lost = z.object({ lost: count })
 
 export type RecordingHeader = z.output<typeof header>

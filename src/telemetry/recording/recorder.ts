@@ -18,10 +18,10 @@ import type { RecordingSettings } from '../schema.ts'
 import { RecordingFile } from './file.ts'
 import { type Effects, FORMAT, MAX_ATTEMPTS, type RecordedAttempt, type RecordedCall } from './format.ts'
 
-/** Longest request whose arguments are compared, in characters; each larger request has its own key. */
+/** Longest request whose arguments are part of the call's key, in characters; each longer request gets a unique key. */
 const MAX_TEXT = 256 * 1024
 
-/** Deepest arguments that are compared, in levels. */
+/** Deepest nesting of arguments that are part of the call's key, in levels. */
 const MAX_DEPTH = 100
 
 export interface RecorderParts {
@@ -30,23 +30,27 @@ export interface RecorderParts {
   readonly environment: string
   /** Returns the effect of running a call again, by the config in force. */
   readonly effectOf: (call: Call) => Effect
-  /** The same for all known tools. */
+  /** Returns the effects of all known tools, by the config in force. */
   readonly effects: () => Effects
-  /** Called for calls that were meant to be written and never will be. */
+  /** Called with the number of recorded calls that will never be written. */
   readonly onDropped: (count: number) => void
 }
 
 /**
- * Records the results of tool calls and of each of their attempts, for replay under other policies (`breakwater sim`).
- * Keeps no arguments, no text of replies and no names of tasks or tenants. Outlives all generations of the config.
+ * Records the results of tool calls and of their attempts, for a replay under other policies (`breakwater sim`). Stores
+ * no arguments, no text of replies, and no names of tasks or tenants. One recorder serves all generations of the
+ * config.
  */
 export class Recorder {
   readonly #parts: RecorderParts
-  /** Undefined while recording is off. A plain field: then a call costs nothing else. */
+  /**
+   * The current recording; undefined while recording is off. A plain field, so that calls cost little while recording
+   * is off.
+   */
   open: OpenRecording | undefined
-  /** The recording closed last, whose file may have the path of the next. */
+  /** The file of the previous recording, because the next recording may have the same path. */
   #last: RecordingFile | undefined
-  /** The settings and policies' hash of the latest recording; empty when recording is off. */
+  /** The settings and the policies' hash of the current recording; empty when recording is off. */
   #begunWith = ''
 
   constructor(parts: RecorderParts) {
@@ -54,8 +58,9 @@ export class Recorder {
   }
 
   /**
-   * Applies new settings. A recording has the same policies throughout: changed policies begin a new recording.
-   * `policiesHash` names the policies. A call under way meanwhile is in neither recording: it is dropped when it ends.
+   * Applies new settings. Changed policies begin a new recording, because a recording has the same policies from start
+   * to end. `policiesHash` identifies the policies. A call in progress at the change is in neither recording; the
+   * recorder drops the call at its end.
    */
   follow(settings: RecordingSettings, policiesHash: string): void {
     const { log } = this.#parts
@@ -104,7 +109,7 @@ export class Recorder {
     }
   }
 
-  /** Begins a tool call, whose task is known. */
+  /** Begins a tool call, and decides if the call is recorded. The call's task must be set before. */
   begin(call: Call): void {
     if (this.open === undefined) return
     const { sample, draw } = this.open
@@ -134,7 +139,7 @@ export class Recorder {
     const verdict = verdictIn(outcome)
     const step = stepOf(call)
     const line: RecordedCall = {
-      // A call may have arrived a moment before the recording began.
+      // At least 0, because a call may have arrived a moment before the recording began.
       at: rounded(Math.max(0, record.startedAt - of.since)),
       ...(intent !== undefined && { task: of.digest('task', unitOf(call)) }),
       ...(step !== undefined && { step }),
@@ -161,7 +166,7 @@ export class Recorder {
     of.file.append(JSON.stringify(line))
   }
 
-  /** Resolves when everything recorded is written or has failed. Calls that end later are dropped. */
+  /** Ends the recording. Resolves when all lines are written or have failed. Drops calls that end later. */
   async close(): Promise<void> {
     const file = this.open?.file ?? this.#last
     this.open = undefined
@@ -174,7 +179,7 @@ interface OpenRecording {
   readonly sample: number
   /** Start, on the monotonic clock. */
   readonly since: Millis
-  /** Draws that choose tasks. */
+  /** The draws that choose the recorded tasks. */
   readonly draw: KeyedRandom
   readonly digest: (...fields: readonly string[]) => string
 }
@@ -182,7 +187,7 @@ interface OpenRecording {
 interface Notes {
   readonly of: OpenRecording
   readonly attempts: AttemptNotes[]
-  /** Number of attempts not listed. */
+  /** Number of attempts beyond `MAX_ATTEMPTS`. */
   more: number
 }
 
@@ -197,18 +202,21 @@ interface AttemptNotes {
   end: AttemptEnd | undefined
 }
 
-/** Returns the key of the unit recorded as a whole or not at all: a task, or a call without a task. */
+/** Returns the key of the task, or of a call without a task. All calls with this key are recorded, or none. */
 function unitOf({ record: { intent, startedAt }, tenant, caller, id }: Call): string {
   return intent === undefined ? `${caller.id}\n${id}\n${startedAt}` : keyOf(intent.source, tenant, intent.id)
 }
 
-/** Undefined when too large to compare. */
+/** Returns the arguments of a call as canonical JSON; undefined when they are too long or too deep. */
 function argumentsOf({ message }: Call): string | undefined {
   if (message.text.length > MAX_TEXT) return undefined
   return canonicalJson(paramsOf(message.value).arguments ?? {}, { maxDepth: MAX_DEPTH })
 }
 
-/** `of`: the call of the attempt. An attempt still under way at the end of its call no longer affects the call. */
+/**
+ * Returns an attempt in the recorded form. `of`: the call of the attempt. An attempt in progress at the end of its call
+ * counts as cancelled.
+ */
 function attemptOf({ call, beganAt, end }: AttemptNotes, of: Call, now: Millis): RecordedAttempt {
   const { tookMs, ...ended } = end ?? { tookMs: now - beganAt, outcome: 'cancelled' as const }
   const isElsewhere = call.server !== of.server || call.tool !== of.tool

@@ -32,7 +32,7 @@ function commonAttributes(call: Call): Attributes {
   return attributes
 }
 
-/** The attributes of a call's span besides its result; `first`: the call's first attempt. */
+/** Returns the attributes of a call's span, without its result. `first`: the call's first attempt. */
 export function callAttributes(call: Call, first: AttemptFacts | undefined, kept: KeepReason): Attributes {
   const { record, inbound, caller } = call
   const attributes = commonAttributes(call)
@@ -60,7 +60,7 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   return attributes
 }
 
-/** Agents' attributes that their baggage may hold under the same names. Nobody has checked these hints. */
+/** Attributes that an agent may send in its baggage, under the same names. The gateway does not check the values. */
 const OF_AGENT: ReadonlySet<string> = new Set([
   A.conversation,
   A.agentId,
@@ -69,11 +69,14 @@ const OF_AGENT: ReadonlySet<string> = new Set([
   A.workflow,
 ])
 
-/** Adds arguments and results. Both may hold anything, so they are recorded only at an operator's request. */
+/**
+ * Adds the arguments and the result of a call. Called only if the operator has enabled payloads, because both may be
+ * confidential.
+ */
 export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome): void {
   if (call.tool === undefined) return
-  // Uses the text as received: serializing again would take time for the part cut off, and depth could exhaust the
-  // stack.
+  // Cuts the text as received. Serializing again would take time for the whole value, and deep nesting could exhaust
+  // the stack.
   const given = payloadIn(call.message.text, ['params', 'arguments'])
   if (given !== undefined) attributes[A.arguments] = given
   if (outcome.kind !== 'answered') return
@@ -83,11 +86,11 @@ export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome
 
 function payloadIn(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
-  // Copied: the part waits for its collector, while the whole text may be megabytes.
+  // Copies the part, so that the whole text, which may be megabytes, does not stay in memory with the waiting span.
   return span && ownText(text.slice(span.start, Math.min(span.end, span.start + LONGEST_PAYLOAD)))
 }
 
-/** The attributes of an attempt's span besides its result. */
+/** Returns the attributes of an attempt's span, without its result. */
 export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): Attributes {
   const { call, replica, startedAt } = facts
   const attributes = commonAttributes(call)
@@ -104,10 +107,10 @@ export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): 
   return attributes
 }
 
-/** Returns the beginning of a text from a call's server, without the secrets of its config and of the call. */
+/** Returns the beginning of a server's text, without the secrets of the server's config and of the call's headers. */
 export type ConcealFor = (call: Call, text: string) => string
 
-/** Adds the outcome of a call or of its attempt; returns the status for the span. */
+/** Adds the outcome of a call or an attempt to the attributes. Returns the status for the span. */
 export function addResult(
   attributes: Attributes,
   call: Call,
@@ -132,7 +135,7 @@ export function addResult(
   return { code: SpanStatusCode.ERROR, message: clipped(conceal(call, said)) }
 }
 
-/** Descriptions of replies that are errors. Texts of results may hold anything. */
+/** Descriptions for replies that count as errors, in place of the result's own text, which may be confidential. */
 const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
   tool_error: 'the result says isError: true',
   schema_invalid: 'the result breaks the output schema of its tool',
@@ -140,9 +143,9 @@ const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
   partial_silent: 'the result is partial, without saying so',
 }
 
-/** The faults of a call, added as events to the spans of their targets. */
+/** Adds the faults of a call as events to the spans of the call and its attempts. */
 export class FaultEvents {
-  /** Includes faults of earlier calls whose result was kept and is this call's answer. */
+  /** Faults without an event so far. Includes faults of an earlier call if its stored result is this call's answer. */
   readonly #left: Set<InjectedFault>
   readonly #fates: ReadonlyMap<InjectedFault, string>
   readonly #own: ReadonlySet<InjectedFault>
@@ -155,14 +158,14 @@ export class FaultEvents {
     this.#left = new Set([...faults, ...this.#fates.keys()])
   }
 
-  /** Adds the faults that hit the try with this number. */
+  /** Adds the faults that hit the attempt with this number. */
   addToAttempt(span: EndedSpan, attempt: number, at: HrTime): void {
     for (const fault of this.#own)
       if (fault.side === 'upstream' && fault.attempt === attempt && this.#left.delete(fault))
         this.#add(span, fault, at)
   }
 
-  /** Adds the faults of the call as a whole: all that hit no try. Call this last. */
+  /** Adds all remaining faults, which hit no attempt. Call this last. */
   addToCall(span: EndedSpan, at: HrTime): void {
     for (const fault of this.#left) this.#add(span, fault, at)
   }
@@ -181,7 +184,7 @@ export class FaultEvents {
   }
 }
 
-/** Adds policies' actions on a call, in the policies' own words. */
+/** Adds the actions of policies on a call as events, with the names that each policy defines. */
 export function addDecisions(span: EndedSpan, record: CallRecord, outcome: Outcome, at: HrTime): void {
   const add = (policy: string | undefined, decision: string, reason?: string) => {
     const attributes: Attributes = { [E.decision]: decision }
@@ -206,8 +209,8 @@ export function addDecisions(span: EndedSpan, record: CallRecord, outcome: Outco
 /** Longest text of an agent or a server in an attribute, in UTF-16 code units. */
 const LONGEST = 256
 
-/** Longest recorded arguments and results. */
+/** Longest recorded arguments and results, in UTF-16 code units. */
 const LONGEST_PAYLOAD = 4_096
 
-/** Returns the beginning of an untrusted text: a batch of spans is no place for a megabyte. */
+/** Returns the beginning of an untrusted text, so that spans stay small. */
 export const clipped = (text: string): string => clip(text, LONGEST)

@@ -8,13 +8,13 @@ import { withMeta, withEntry } from '../../protocol/meta.ts'
 import type { Parent } from '../../protocol/task.ts'
 import { type Head, parentOf, type RandomIds } from './context.ts'
 
-/** The facts of a try at a server, kept until the spans are sent or dropped. */
+/** The facts about an attempt at a server, kept until its span is written or dropped. */
 export class AttemptFacts {
-  /** 16 hexadecimal digits: the parent id sent to the server. */
+  /** The id of the attempt's span, 16 hexadecimal digits; sent to the server as the parent id. */
   readonly spanId: string
   readonly call: Call
   readonly startedAt: Millis
-  /** Undefined while under way, and for good when the call ended first. */
+  /** End of the attempt; undefined while in progress, and also later if the call ended first. */
   endedAt: Millis | undefined
   outcome: Outcome | undefined
   replica: number | undefined
@@ -29,18 +29,23 @@ export class AttemptFacts {
   }
 }
 
-/** The plain facts of a call. Facts cost a tenth of spans, so spans are made only after the call, if they are kept. */
+/**
+ * The facts about a call for its spans. Collecting facts takes a tenth of the time of spans, so spans are made only
+ * after the call, and only if they are sent.
+ */
 export class CallTrace {
   readonly traceId: string
-  /** Undefined for a call that begins a trace. */
+  /** The span of the agent that made the call; undefined for a call that begins a trace. */
   readonly parent: Parent | undefined
-  /** The decision made at the beginning and sent to the server; true: the trace is recorded whatever the outcome. */
+  /**
+   * The sampling decision at the call's beginning, sent to the server. True: the trace is recorded with any outcome.
+   */
   readonly sampled: boolean
   attempts: AttemptFacts[] = []
-  /** Calls under way that are parts of the same request of the agent; usually one. */
+  /** Number of calls in progress for the same request of the agent; usually one. */
   open = 1
   outcome: Outcome | undefined
-  /** The id of its own span, once the call is over and its trace is kept. */
+  /** The id of the call's own span; set at the end of the call if its spans are sent. */
   spanId: string | undefined
 
   constructor(traceId: string, parent: Parent | undefined, sampled: boolean) {
@@ -49,7 +54,7 @@ export class CallTrace {
     this.sampled = sampled
   }
 
-  /** Drops results, which may be large: others keep the record beyond the end of the call. */
+  /** Drops the results, which may be large, because other modules keep the call's record after the end of the call. */
   forget(): void {
     this.attempts = []
     this.outcome = undefined
@@ -59,10 +64,12 @@ export class CallTrace {
 /** The trace facts of a call; undefined when tracing is off. */
 export const callTrace = new Slot<CallTrace | undefined>(undefined)
 
-/** The outcome of a call or attempt ended by a bug in Breakwater. */
+/** The outcome of a call or an attempt that a bug in Breakwater ended. */
 export const brokenOff: Outcome = { kind: 'failed', error: gatewayError('internal', 'internal error') }
 
-/** Returns the span of a call with a kept trace, for log lines; undefined before its end and for all others. */
+/**
+ * Returns the ids of a call's span, for log lines; undefined before the end of the call, or if its spans are not sent.
+ */
 export function keptSpanOf(record: CallRecord): { traceId: string; spanId: string } | undefined {
   const trace = callTrace.of(record)
   return trace?.spanId === undefined ? undefined : { traceId: trace.traceId, spanId: trace.spanId }
@@ -75,7 +82,7 @@ interface CallsParts {
 
 export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   const { record } = call
-  // A request to all servers is several calls with a shared record and a shared trace.
+  // A request to all servers makes several calls, which share one record and one trace.
   const shared = callTrace.of(record)
   if (shared !== undefined && shared.open > 0) {
     shared.open++
@@ -88,7 +95,9 @@ export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   if (trace.sampled) record.traceId = traceId
 }
 
-/** Passes the facts of an agent's request to `over`, which must not throw, when its last call has ended. */
+/**
+ * Ends a call. When the last call of the agent's request has ended, passes the facts to `over`, which must not throw.
+ */
 export function endTrace(
   call: Call,
   outcome: Outcome,
@@ -96,7 +105,7 @@ export function endTrace(
 ): void {
   const trace = callTrace.of(call.record)
   if (trace === undefined) return
-  // When a request has several parts, a failed part stands for all.
+  // If a request makes several calls, a failed call decides the outcome of the request.
   if (trace.outcome === undefined || trace.outcome.kind === 'answered') trace.outcome = outcome
   if (--trace.open > 0) return
   over(call, trace, trace.outcome)
@@ -108,11 +117,12 @@ interface AttemptsParts {
   readonly ids: Pick<RandomIds, 'span'>
 }
 
-/** Notes the start of a try, and adds the headers by which its server joins the trace. */
+/** Stores the start of an attempt. Returns the call with the headers that let its server join the trace. */
 export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
   const trace = callTrace.of(call.record)
   if (trace === undefined) return call
-  // Its caller has gone and the spans are settled. The try gets no span, so its server belongs under the call's span.
+  // The call has ended and its spans are complete. The attempt gets no span, so the call's span becomes the parent of
+  // the server's spans.
   if (trace.open === 0) return stampedBy(call, trace, trace.spanId ?? ids.span())
   const spanId = ids.span()
   const outgoing = stampedBy(call, trace, spanId)
@@ -120,7 +130,7 @@ export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
   return outgoing
 }
 
-/** Notes the end of a try, unless its call was over before; `outgoing` is the call as sent. */
+/** Stores the end of an attempt, unless its call has ended before. `outgoing`: the call as sent to the server. */
 export function endAttempt({ clock }: Pick<AttemptsParts, 'clock'>, outgoing: Call, outcome: Outcome): void {
   const trace = callTrace.of(outgoing.record)
   if (trace === undefined) return
@@ -135,18 +145,21 @@ function stampedBy(call: Call, trace: CallTrace, spanId: string): Call {
   return derive(call, { headers: stampHeaders(call.headers, trace, spanId) })
 }
 
-/** The trace for a server to join, in W3C Trace Context format. */
+/** The trace that a server joins, in W3C Trace Context format. */
 interface Stamp {
   readonly traceparent: string
   readonly tracestate: string | undefined
 }
 
-/** The headers of an attempt: later changes keep the headers, and hedges have their own. */
+/**
+ * Returns the headers of an attempt with the trace. Does not change `headers`, because other attempts, such as hedges,
+ * use them too.
+ */
 export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId: string): Call['headers'] {
   const traceparent = `00-${trace.traceId}-${spanId}-${trace.sampled ? '01' : '00'}`
   const tracestate = trace.parent?.state
   if (tracestate !== undefined) return { ...headers, traceparent, tracestate }
-  // A state forwarded from another header belongs to another parent.
+  // Removes a forwarded `tracestate`, because it belongs to another parent.
   if (headers !== undefined && 'tracestate' in headers) {
     const { tracestate: _, ...others } = headers
     return { ...others, traceparent }
@@ -154,13 +167,13 @@ export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId:
   return headers === undefined ? { traceparent } : { ...headers, traceparent }
 }
 
-/** Returns the stamp for the server of an attempt; undefined for untraced calls. */
+/** Returns the trace headers for the server of an attempt; undefined for calls without a trace. */
 function stampOf({ record, headers }: Call): Stamp | undefined {
   if (callTrace.of(record) === undefined || headers?.traceparent === undefined) return undefined
   return { traceparent: headers.traceparent, tracestate: headers.tracestate }
 }
 
-/** Returns the call with its stamp also in `params._meta`, where servers of every transport find the stamp. */
+/** Returns the call with its trace headers also in `params._meta`, which servers of every transport can read. */
 export function stamped(call: Call): Call {
   const stamp = stampOf(call)
   if (stamp === undefined) return call
@@ -169,7 +182,9 @@ export function stamped(call: Call): Call {
   return derive(call, { message: withMeta(message, 'params', 'tracestate', stamp.tracestate) })
 }
 
-/** As `withMeta`, but three times as fast for the most common message, with `params` but without `_meta`. */
+/**
+ * Returns the same as `withMeta`. Three times as fast for the most common message, which has `params` but no `_meta`.
+ */
 function withTraceparent(message: Message, traceparent: string): Message {
   const { text, value } = message
   const { params } = value

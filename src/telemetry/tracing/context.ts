@@ -5,7 +5,9 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { type Parent, readParent } from '../../protocol/task.ts'
 
-/** The agent's span that made a call. `_meta` is preferred, since a header may come from a proxy between. */
+/**
+ * Returns the agent's span that made a call. Prefers `_meta` to the header, because a proxy may have set the header.
+ */
 export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>): Parent | undefined {
   const meta = paramsOf(message.value)._meta
   const own = isObject(meta) ? readParent(meta.traceparent, meta.tracestate) : undefined
@@ -13,7 +15,7 @@ export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>
 }
 
 /**
- * The span of a proxy or HTTP client around a call whose `_meta` names another parent; undefined without such a span.
+ * Returns the span of a proxy or HTTP client, from the header, if `_meta` names another parent; undefined otherwise.
  */
 export function ambientOf(
   { inbound }: Pick<Call, 'inbound'>,
@@ -23,19 +25,19 @@ export function ambientOf(
   return ambient?.spanId === parent?.spanId ? undefined : ambient
 }
 
-/** Decides at the beginning of a call whether it is recorded whatever the outcome. */
+/** Returns true at the beginning of a call if its trace is recorded with any outcome. */
 export type Head = (traceId: string, parent: Parent | undefined) => boolean
 
 export interface SampleRule {
   /** Share of the traces begun here, in [0, 1]. */
   readonly rate: number
-  /** Whether the caller's decision holds, so that traces are whole. */
+  /** True: the caller's sampling decision applies, so that traces are complete. */
   readonly parentBased: boolean
 }
 
 /**
- * Head sampling. The choice of a trace follows from its id, by the same sum as OpenTelemetry's own `TraceIdRatioBased`
- * sampler for Node. So processes with the same rate choose the same traces.
+ * Returns the function for head sampling. The decision about a trace depends on its id, with the same sum as in
+ * OpenTelemetry's sampler `TraceIdRatioBased` for Node. So processes with the same rate record the same traces.
  */
 export function createHead({ rate, parentBased }: SampleRule): Head {
   const bound = Math.floor(rate * 0xffff_ffff)
@@ -44,7 +46,10 @@ export function createHead({ rate, parentBased }: SampleRule): Head {
   return (traceId, parent) => (parent === undefined ? chosen(traceId) : parent.sampled)
 }
 
-/** The sum of an id's four quarters, without carry. Works by digit: cutting and parsing costs ten times as much. */
+/**
+ * Returns the sum of an id's four quarters, without carry. Reads digit by digit: cutting and parsing the text takes ten
+ * times as long.
+ */
 function foldedId(traceId: string): number {
   let folded = 0
   for (let at = 0; at < 32; at += 8) {
@@ -58,27 +63,30 @@ function foldedId(traceId: string): number {
   return folded >>> 0
 }
 
-/** Fetches random bytes by the page: single fetches would cost more than all other work per call. */
+/**
+ * Number of random bytes fetched at once. Fetching bytes for each id would take more time than all other tracing work
+ * of a call.
+ */
 const PAGE = 4_096
 
-/** Digits of 8 bytes: an id has this many or twice as many. */
+/** Number of hexadecimal digits of 8 bytes. A span id has this many digits, a trace id twice as many. */
 const UNIT = 16
 
 /**
- * Random ids of spans and traces, in lower-case hexadecimal digits. Unlike the mesh's draws, ids need no repeatable
- * seed, but must not collide with other processes' ids. So they come from the system's random source.
+ * Random ids of spans and traces, in lower-case hexadecimal digits. Ids must not collide with ids of other processes.
+ * So they come from the operating system's random source, not from a seed like the draws of policies.
  */
 export class RandomIds {
   readonly #page = Buffer.allocUnsafe(PAGE)
   #digits = ''
   #at = 0
 
-  /** 16 digits, not all of them 0. */
+  /** Returns a span id: 16 digits, not all 0. */
   span(): string {
     return this.#take(UNIT)
   }
 
-  /** 32 digits, not all of them 0. */
+  /** Returns a trace id: 32 digits, not all 0. */
   trace(): string {
     return this.#take(2 * UNIT)
   }
@@ -97,12 +105,12 @@ export class RandomIds {
   }
 }
 
-/** Most drift between the two clocks before the wall clock counts as changed, in milliseconds. */
+/** Largest difference between the two clocks, in milliseconds, that does not count as a changed wall clock. */
 const DRIFT_MS = 2
 
 /**
- * Converts points on the monotonic clock into wall time. The wall clock ticks in whole milliseconds: the difference is
- * taken once and kept, so that spans keep their order within a millisecond.
+ * Converts times of the monotonic clock into wall time. Measures the difference of the clocks once, because the wall
+ * clock has whole milliseconds only. So spans keep their order within a millisecond.
  */
 export class Epoch {
   readonly #clock: Clock
@@ -113,7 +121,7 @@ export class Epoch {
     this.#offset = clock.wall() - clock.now()
   }
 
-  /** Notices a changed wall clock. */
+  /** Measures the difference again if the wall clock has changed. */
   refresh(): void {
     const offset = this.#clock.wall() - this.#clock.now()
     if (Math.abs(offset - this.#offset) > DRIFT_MS) this.#offset = offset

@@ -5,18 +5,18 @@ import type { Peer } from '../conventions.ts'
 import type { ConcealFor } from './attributes.ts'
 import type { TracesConfig, Variables } from './settings.ts'
 
-/** Spans of calls and of their attempts, sent to a collector. */
+/** Tracing: makes spans of calls and of their attempts, and sends the spans to a collector. */
 export interface Tracing {
-  /** Begins a request of an agent, a future SERVER span. */
+  /** Begins an agent's request, which becomes a SERVER span. */
   begin(call: Call): void
   /**
-   * Ends a request with a complete record; makes its spans if they are kept. From then on `record.traceId` is set if
-   * and only if the trace is recorded. Called once for each `begin`; never throws.
+   * Ends an agent's request, whose record must be complete. Makes its spans if its trace is recorded. After this,
+   * `record.traceId` is set if and only if the trace is recorded. Called once for each `begin`; never throws.
    */
   end(call: Call, outcome: Outcome): void
-  /** Begins a try, a future CLIENT span: returns the call for its server, with `traceparent`. */
+  /** Begins an attempt, which becomes a CLIENT span. Returns the call for its server, with `traceparent`. */
   beginAttempt(call: Call): Call
-  /** Ends the try returned by `beginAttempt`. Never throws. */
+  /** Ends an attempt; `call` is the result of `beginAttempt`. Never throws. */
   endAttempt(call: Call, outcome: Outcome): void
   /** Sends the waiting spans, for 3 seconds at most. Idempotent, never rejects. */
   close(): Promise<void>
@@ -26,19 +26,19 @@ export interface TracingParts {
   readonly clock: Clock
   readonly log: Log
   readonly config: TracesConfig
-  /** The process's own environment: the OpenTelemetry SDK also reads the environment itself. */
+  /** The environment of the process. Must be the real one, because the OpenTelemetry SDK also reads it. */
   readonly env: Variables
   readonly counts: SpanCounts
   readonly version: string
-  /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
+  /** Returns true when a tool is in its server's catalog. Only then may the tool's name be in a span's name. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
+  /** Returns the transport, address and protocol version of a call's replica; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
   readonly conceal: ConcealFor
 }
 
 export type LossCause =
-  /** More spans waited than allowed. */
+  /** More spans waited to be sent than allowed. */
   | 'queue_full'
   | 'export_failed'
   /** The gateway ended before the collector accepted the spans. */

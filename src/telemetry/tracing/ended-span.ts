@@ -16,7 +16,10 @@ export interface SpanLimits {
   readonly events: number
 }
 
-/** Reads limits: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits. */
+/**
+ * Returns the limits from the environment:
+ * https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits.
+ */
 export function readLimits(env: Variables): SpanLimits {
   const limit = (fallback: number, ...names: readonly string[]) => {
     for (const name of names) {
@@ -46,7 +49,7 @@ interface EndedSpanParts {
   readonly kind: SpanKind
   readonly context: SpanContext
   readonly parent: SpanContext | undefined
-  /** Related spans besides its parent; none by default. */
+  /** Related spans in addition to the parent; none by default. */
   readonly links?: tracing.ReadableSpan['links']
   readonly startTime: HrTime
   readonly endTime: HrTime
@@ -55,8 +58,8 @@ interface EndedSpanParts {
 }
 
 /**
- * A span of finished work, as exporters read spans. The SDK's own spans, for work in progress, look at each attribute
- * twice and cost four times as much.
+ * A span of finished work, in the form that exporters read. The SDK's own spans, for work in progress, read each
+ * attribute twice and take four times as long.
  */
 export class EndedSpan implements tracing.ReadableSpan {
   readonly name: string
@@ -102,7 +105,7 @@ export class EndedSpan implements tracing.ReadableSpan {
     return this.#context
   }
 
-  /** Adds an event; beyond the limit, drops the oldest, as the SDK does. */
+  /** Adds an event. Above the limit, drops the oldest event, as the SDK does. */
   addEvent(name: string, attributes: Attributes, time: HrTime): void {
     const droppedAttributesCount = limit(attributes, this.#limits)
     this.events.push({ name, attributes, time, droppedAttributesCount })
@@ -112,10 +115,10 @@ export class EndedSpan implements tracing.ReadableSpan {
   }
 }
 
-/** Most attributes of a span unless a variable sets another limit. Breakwater's spans have less than half of this. */
+/** Default for the most attributes of a span. Breakwater's spans have less than half as many. */
 const MOST_ATTRIBUTES = 128
 
-/** Removes excess attributes; returns how many were removed. */
+/** Removes attributes above the limit and cuts long values. Returns the number of removed attributes. */
 function limit(attributes: Attributes, { valueLength, attributes: most }: SpanLimits): number {
   if (valueLength === Infinity && most >= MOST_ATTRIBUTES) return 0
   let count = 0

@@ -10,10 +10,10 @@ import { Epoch } from './context.ts'
 import { connections, LONGEST_EXPORT_MS, SILENCE_MS, tellDiagnostics } from './pipeline.ts'
 import type { MetricsSettings, Variables } from './settings.ts'
 
-/** How long the last export is waited for, in milliseconds. */
+/** Longest wait for the last export, in milliseconds. */
 const GOODBYE_MS: Millis = 3_000
 
-/** Points per export: all points together may be more than a collector accepts. */
+/** Most data points in one export, because a collector may not accept all points at once. */
 const BATCH = 512
 
 interface ExportParts {
@@ -21,7 +21,7 @@ interface ExportParts {
   readonly log: Log
   readonly metrics: Pick<Metrics, keyof typeof operations>
   readonly env: Variables
-  /** Breakwater's version, as the service's. */
+  /** The version of Breakwater, sent as the version of the service. */
   readonly version: string
 }
 
@@ -31,7 +31,10 @@ interface Family {
   readonly points: sdk.DataPoint<sdk.Histogram>[]
 }
 
-/** Sends the conventions' durations to a collector at intervals. Rejects for settings that no exporter accepts. */
+/**
+ * Starts to send the durations of OpenTelemetry's conventions to a collector at intervals. Rejects when the exporter
+ * refuses the settings.
+ */
 export async function startMetricsExport(
   settings: MetricsSettings,
   parts: ExportParts,
@@ -40,14 +43,14 @@ export async function startMetricsExport(
   return new MetricsExport(await createExporter(settings, parts), settings.intervalMs, parts)
 }
 
-/** Exports metrics. Each export has all counts since the beginning, so the next export makes up for a lost export. */
+/** Exports metrics. Each export has the total counts since the start, so a lost export loses no counts. */
 class MetricsExport {
   readonly #exporter: Exporter
   readonly #intervalMs: Millis
   readonly #parts: ExportParts
   readonly #epoch: Epoch
   readonly #resource: resources.Resource
-  /** When a series began to count: a forgotten series that comes back is a new series. */
+  /** Start time of each series. A series that was removed and is created again gets a new start time. */
   readonly #startOf = new WeakMap<HistogramSeries, HrTime>()
   #lookedAt: HrTime
   #cancel: Cancel
@@ -79,7 +82,7 @@ class MetricsExport {
     this.#cancel()
     const limit = new Promise<void>((resolve) => this.#parts.clock.after(GOODBYE_MS, resolve))
     const last = this.#underWay.then(() => {
-      // Reports the last failure, whatever the time since the report before.
+      // Makes sure that a failure of the last export is logged, even soon after another log line.
       this.#quietUntil = -Infinity
       return this.#send()
     })
@@ -144,7 +147,7 @@ class MetricsExport {
     })
   }
 
-  /** Logs only an error's message: the body of a reply may repeat the sent headers. */
+  /** Logs an error of the export, but only its message: other parts may repeat the sent headers. */
   #tell(error?: Error & { code?: string | number }): void {
     const { clock, log } = this.#parts
     const now = clock.now()
@@ -198,7 +201,7 @@ function valueOf(series: HistogramSeries, bounds: readonly number[]): sdk.Histog
 
 interface Exporter {
   readonly exporter: sdk.PushMetricExporter
-  /** Ends requests under way; the exporter can be used as before. */
+  /** Ends requests in progress; the exporter stays usable. */
   disconnect(): void
 }
 

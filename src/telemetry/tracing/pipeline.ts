@@ -15,25 +15,25 @@ interface PipelineParts {
   readonly clock: Clock
   readonly log: Log
   readonly counts: SpanCounts
-  /** Breakwater's version, as the service's. */
+  /** The version of Breakwater, sent as the version of the service. */
   readonly version: string
-  /** The process's own: the SDK also reads it. */
+  /** The environment of the process. Must be the real one, because the SDK also reads it. */
   readonly env: Variables
 }
 
 export interface Pipeline {
   readonly origin: SpanOrigin
   take(span: EndedSpan): void
-  /** Sends the waiting spans, for `limitMs` at most; then the rest is lost. Never rejects. */
+  /** Sends the waiting spans, for `limitMs` at most; then drops the rest. Never rejects. */
   close(limitMs: number): Promise<void>
 }
 
-/** Spans per export: a quarter of OpenTelemetry's number, since calls wait during the writing. */
+/** Most spans in one export: a quarter of OpenTelemetry's default, because writing an export delays calls. */
 const BATCH = 128
 
 /**
- * Starts OpenTelemetry's SDK for spans only, without automatic instrumentation. Metrics use prom-client. Rejects for
- * settings that no exporter accepts.
+ * Starts OpenTelemetry's SDK for spans only, without automatic instrumentation. Rejects when the exporter refuses the
+ * settings.
  */
 export async function startPipeline(settings: TracingSettings, parts: PipelineParts): Promise<Pipeline> {
   const { clock, version, env } = parts
@@ -61,11 +61,11 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     textMapPropagator: null,
   }
   const sdk = keepingLog(() => new NodeSDK(options))
-  // The SDK registers a provider for the whole process and exposes the provider nowhere else; ours serves only
-  // Breakwater.
+  // The SDK makes its tracer provider available only as the global provider. Registers it for a moment, and removes it
+  // again below.
   trace.disable()
   sdk.start()
-  // This span shows everything the SDK has read about the process; it never ends, so nobody sees it.
+  // Starts a span only to read the SDK's facts about the process. The span never ends, so it is never exported.
   const model = trace.getTracer('breakwater', version).startSpan('model') as unknown as tracing.ReadableSpan
   trace.disable()
   const { resource, instrumentationScope } = model
@@ -74,7 +74,8 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     take: (span) => bounded.onEnd(span),
     async close(limitMs) {
       const limit = new Promise<void>((resolve) => clock.after(limitMs, resolve))
-      // The SDK does not wait for a batch that itself waits for the host's id. Errors are counted where they happen.
+      // Waits for the host's id first, because the SDK's shutdown does not wait for a batch that waits for this id.
+      // Ignores errors, which the exporter counts.
       const complete = Promise.resolve(resource.waitForAsyncAttributes?.()).then(() => setImmediate())
       const sent = complete.then(() => sdk.shutdown()).catch(() => undefined)
       await Promise.race([sent, limit])
@@ -87,7 +88,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
 /** Least time between two reports of losses, in milliseconds: with a collector down, exports fail every few seconds. */
 export const SILENCE_MS = 60_000
 
-/** Counts the fates of spans, and reports losses at intervals. */
+/** Counts sent and lost spans, and logs losses at intervals. */
 class SpanLedger {
   readonly #parts: Pick<PipelineParts, 'clock' | 'log' | 'counts'>
   #untold = 0
@@ -114,7 +115,7 @@ class SpanLedger {
     const now = clock.now()
     if (now < this.#quietUntil) return
     this.#quietUntil = now + SILENCE_MS
-    // Only the message: the error's copy of the reply's body may repeat the sent headers.
+    // Logs only the message, because the error also has the reply's body, which may repeat the sent headers.
     const why = error === undefined ? {} : { error: clipped(error.message), code: error.code }
     const message =
       cause === 'queue_full' ? 'too many spans waited for the collector' : 'the collector did not accept them'
@@ -122,7 +123,7 @@ class SpanLedger {
     this.#untold = 0
   }
 
-  /** Gives up this many waiting spans: they are lost, whatever an exporter still at work reports later. */
+  /** Counts this many waiting spans as lost. Ignores later reports of an export in progress. */
   close(waiting: number): void {
     const { log, counts } = this.#parts
     if (waiting > 0) counts.dropped(waiting, 'shutdown')
@@ -133,8 +134,8 @@ class SpanLedger {
 }
 
 /**
- * Limits the number of waiting spans, and counts the others. The SDK's own processor drops spans silently, and does not
- * count the spans being sent: with a slow collector these would come on top.
+ * Limits the number of spans that the collector has not accepted yet; drops and counts further spans. The SDK's own
+ * processor drops spans without counting them, and its limit does not include the spans being sent.
  */
 class BoundedProcessor implements tracing.SpanProcessor {
   readonly #inner: tracing.SpanProcessor
@@ -153,7 +154,7 @@ class BoundedProcessor implements tracing.SpanProcessor {
     return this.#waiting
   }
 
-  /** Removes spans from the waiting count: sent, or lost on the way. */
+  /** Reduces the number of waiting spans, after spans were sent or lost. */
   settled(count: number): void {
     this.#waiting -= count
   }
@@ -176,8 +177,8 @@ class BoundedProcessor implements tracing.SpanProcessor {
 }
 
 /**
- * Longest time to send a batch, in milliseconds. OpenTelemetry's processor continues with the next batch after the same
- * time, and its exporter's own timeout restarts with each byte of a reply.
+ * Longest time to send a batch, in milliseconds. The gateway needs its own timeout, because the exporter's timeout
+ * restarts with each byte of a reply. OpenTelemetry's processor continues with the next batch after the same time.
  */
 export const LONGEST_EXPORT_MS = 30_000
 
@@ -188,7 +189,7 @@ interface CountingParts {
   readonly settled: (count: number) => void
 }
 
-/** Counts another exporter's sent and lost spans, and ends exports that take too long. */
+/** Wraps an exporter: counts its sent and lost spans, and ends exports that take too long. */
 class CountingExporter implements tracing.SpanExporter {
   readonly #inner: Exporter
   readonly #parts: CountingParts
@@ -202,7 +203,7 @@ class CountingExporter implements tracing.SpanExporter {
     const { length } = spans
     const { clock, ledger, settled } = this.#parts
     const { exporter, disconnect } = this.#inner
-    // Repeats: without any answer yet, the exporter retries by itself.
+    // Repeats, because the exporter retries by itself after a lost connection without an answer.
     const overdue = () => {
       disconnect()
       cancel = clock.after(LONGEST_EXPORT_MS, overdue)
@@ -244,7 +245,7 @@ const levels: Readonly<Record<string, DiagLogLevel>> = {
   ALL: DiagLogLevel.ALL,
 }
 
-/** Sends the SDK's messages to our log, as far as `OTEL_LOG_LEVEL` asks; silent by default. */
+/** Writes the SDK's messages to our log, from the level in `OTEL_LOG_LEVEL` on. Without the variable, writes none. */
 export function tellDiagnostics(log: Log, level: string | undefined): void {
   const logLevel = levels[level?.toUpperCase() ?? ''] ?? DiagLogLevel.NONE
   const logger = {
@@ -255,13 +256,14 @@ export function tellDiagnostics(log: Log, level: string | undefined): void {
     verbose: (...words: unknown[]) => log.trace(said(words)),
   }
   diag.setLogger(logger, { logLevel, suppressOverrideMessage: true })
-  // The SDK's own handler prints the whole error, including the collector's words, which may repeat the sent data.
+  // Replaces the SDK's error handler, which prints the whole error: the collector's text in it may repeat the sent
+  // data.
   core.setGlobalErrorHandler((error) => diag.error(typeof error === 'string' ? error : (error.message ?? '')))
 }
 
 /**
- * Returns the result of `make`, and keeps our logger, which the SDK's constructor would replace. The SDK's logger
- * writes to the standard output, possibly the wire of an agent. The constructor only reads a variable of the process.
+ * Calls `make` and returns its result. Hides `OTEL_LOG_LEVEL` from the process meanwhile, because the SDK's constructor
+ * would replace our logger. The SDK's logger writes to standard output, which may be the connection to an agent.
  */
 function keepingLog<T>(make: () => T): T {
   const level = process.env.OTEL_LOG_LEVEL
@@ -273,7 +275,7 @@ function keepingLog<T>(make: () => T): T {
   }
 }
 
-/** Keeps only text: the rest are spans, and errors with all their contents. */
+/** Joins only the texts of a message; the other values are spans, and errors with confidential contents. */
 const said = (words: readonly unknown[]) => words.filter((word) => typeof word === 'string').join(' ')
 
 /** Creates the exporter for a protocol. The exporter reads all other settings from the process's environment. */
@@ -294,7 +296,7 @@ async function createExporter(
     }
     case 'grpc': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-grpc')
-      // Its single timeout covers the whole call.
+      // Needs no `disconnect`: the timeout of gRPC covers the whole export.
       return { exporter: new OTLPTraceExporter(options), disconnect: () => undefined }
     }
   }
@@ -302,11 +304,11 @@ async function createExporter(
 
 interface Exporter {
   readonly exporter: tracing.SpanExporter
-  /** Ends exports under way; the exporter can be used as before. */
+  /** Ends exports in progress; the exporter stays usable. */
   disconnect(): void
 }
 
-/** The connections of an HTTP exporter; made like its own, so that they can be closed. */
+/** Creates the connections of an HTTP exporter with the exporter's own settings, so that the gateway can close them. */
 export function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>, signal: 'TRACES' | 'METRICS') {
   let agent: HttpAgent | undefined
   return {
@@ -319,7 +321,10 @@ export function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>, si
   }
 }
 
-/** https://opentelemetry.io/docs/specs/otel/protocol/exporter/#configuration-options */
+/**
+ * Returns the certificates from the environment:
+ * https://opentelemetry.io/docs/specs/otel/protocol/exporter/#configuration-options
+ */
 function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptions, 'ca' | 'cert' | 'key'> {
   const read = (name: string) => {
     const file =
@@ -336,8 +341,8 @@ function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptio
 }
 
 /**
- * A context that never changes. The SDK's own is an `AsyncLocalStorage`, which on Node 20 makes every promise of the
- * process slower from its first use on; spans get their parents explicitly here.
+ * A context manager whose context never changes. The SDK's own uses `AsyncLocalStorage`, which makes every promise of
+ * the process slower on Node 20. Breakwater's spans need no context, because they name their parents explicitly.
  */
 const stillContext: ContextManager = {
   active: () => ROOT_CONTEXT,

@@ -3,13 +3,13 @@ import type { SampleRule } from './context.ts'
 
 export interface TracesConfig {
   /**
-   * Where spans are sent: an `http` or `https` URL; `/v1/traces` is added to a URL without a path. Undefined: off,
-   * unless the environment names an endpoint.
+   * URL of the collector for spans, `http` or `https`; `/v1/traces` is added to a URL without a path. Undefined:
+   * tracing is off, unless the environment names an endpoint.
    */
   readonly endpoint?: string | undefined
-  /** Share of the traces begun here that are recorded whatever the outcome, in [0, 1]. */
+  /** Share of the traces begun here that are recorded with any outcome, in [0, 1]. */
   readonly sample: number
-  /** Whether arguments and results are recorded, up to 4,096 characters each. */
+  /** True: arguments and results are recorded, up to 4,096 characters each. */
   readonly payloads: boolean
 }
 
@@ -19,25 +19,24 @@ export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
 
 export interface TracingSettings {
   readonly protocol: Protocol
-  /** Undefined: the exporter reads the environment itself, and refuses an invalid URL. */
+  /** URL of the collector; undefined: the exporter reads the URL from the environment, and refuses an invalid URL. */
   readonly url: string | undefined
   readonly sample: SampleRule
   /** Most spans that wait to be sent or accepted by the collector. */
   readonly queue: number
-  /** Ignored variables with unknown values. */
+  /** Names of variables that are ignored because their values are unknown. */
   readonly ignored: readonly string[]
 }
 
-/** Most waiting spans: four times OpenTelemetry's number, at about 2 KB each. */
+/** Most waiting spans: four times OpenTelemetry's default; a span takes about 2 KB. */
 const QUEUE = 8_192
 
-/** Every protocol with an installed exporter. */
+/** The protocols for which an exporter is installed. */
 const protocols: readonly Protocol[] = ['http/protobuf', 'http/json', 'grpc']
 
 /**
- * Returns the settings of the environment and the config; undefined when calls are not traced. Variables of the
- * OpenTelemetry specification win, as in all programs that support the specification; an empty variable counts as
- * unset.
+ * Returns the settings from the environment and the config; undefined when tracing is off. Variables of the
+ * OpenTelemetry specification take precedence over the config; an empty variable counts as unset.
  */
 export function readSettings(env: Variables, config: TracesConfig): TracingSettings | undefined {
   const get = (name: string) => env[name]?.trim() || undefined
@@ -69,11 +68,14 @@ export function readSettings(env: Variables, config: TracesConfig): TracingSetti
   }
 }
 
-/** The block `telemetry.metrics` of the config, as far as OpenTelemetry is concerned. */
+/** The keys of the config's block `telemetry.metrics` that concern OpenTelemetry. */
 export interface MetricsConfig {
-  /** Whether the durations of its conventions are counted. */
+  /** True: the durations of OpenTelemetry's conventions are counted. */
   readonly semanticConventions: boolean
-  /** Where metrics are sent; see `TracesConfig`. Undefined: nowhere, unless the environment sets an endpoint. */
+  /**
+   * URL of the collector for metrics; see `TracesConfig`. Undefined: no export, unless the environment names an
+   * endpoint.
+   */
   readonly endpoint?: string | undefined
 }
 
@@ -82,10 +84,13 @@ export interface MetricsSettings extends Pick<TracingSettings, 'protocol' | 'url
   readonly intervalMs: number
 }
 
-/** OpenTelemetry's default. */
+/** OpenTelemetry's default interval between two exports. */
 const INTERVAL_MS = 60_000
 
-/** The same for metrics; undefined when none are sent. An endpoint for all signals, mostly for spans, is not enough. */
+/**
+ * Returns the settings for the export of metrics; undefined when no metrics are sent. An endpoint variable for all
+ * signals is not enough, because it is mostly set for spans.
+ */
 export function readMetricsSettings(env: Variables, config: MetricsConfig): MetricsSettings | undefined {
   const get = (name: string) => env[name]?.trim() || undefined
   const exporter = get('OTEL_METRICS_EXPORTER')
@@ -112,7 +117,10 @@ export function readMetricsSettings(env: Variables, config: MetricsConfig): Metr
   }
 }
 
-/** Returns the names of the set variables that a signal's exporter reads: one may be wrong. */
+/**
+ * Returns the names of all set variables that a signal's exporter reads, for an error message: one of the values may be
+ * wrong.
+ */
 export function exporterVariables(env: Variables, signal: 'TRACES' | 'METRICS'): string[] {
   const other = signal === 'TRACES' ? 'METRICS' : 'TRACES'
   return Object.keys(env)
@@ -122,7 +130,7 @@ export function exporterVariables(env: Variables, signal: 'TRACES' | 'METRICS'):
     .sort()
 }
 
-/** The protocol of a signal; `unknown`: the variable that names an unknown protocol. */
+/** Returns the protocol of a signal. `unknown`: the variable that names an unknown protocol, if any. */
 function readProtocol(env: Variables, signal: 'TRACES' | 'METRICS') {
   const own = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`
   const variable = env[own]?.trim() ? own : 'OTEL_EXPORTER_OTLP_PROTOCOL'
@@ -132,7 +140,10 @@ function readProtocol(env: Variables, signal: 'TRACES' | 'METRICS') {
   return { protocol: protocol ?? ('http/protobuf' as const), unknown }
 }
 
-/** https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#general-sdk-configuration */
+/**
+ * Returns the rule of a sampler; undefined when unknown:
+ * https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#general-sdk-configuration
+ */
 function readSampler(name: string, argument: string | undefined): SampleRule | undefined {
   const parentBased = name.startsWith('parentbased_')
   switch (parentBased ? name.slice('parentbased_'.length) : name) {
@@ -147,13 +158,16 @@ function readSampler(name: string, argument: string | undefined): SampleRule | u
   }
 }
 
-/** Whether the argument is a ratio in [0, 1]; true when absent. */
+/** True when the argument is a ratio in [0, 1], or absent. */
 function isRate(argument = '1'): boolean {
   const rate = Number(argument)
   return rate >= 0 && rate <= 1
 }
 
-/** The exporter itself would ignore an invalid URL, and send all spans to its default. */
+/**
+ * Returns an invalid URL, which is then passed to the exporter so that it fails; undefined for a valid URL. From the
+ * environment, the exporter would ignore an invalid URL and send all spans to its default address.
+ */
 function odd(named: string): string | undefined {
   return URL.canParse(named) ? undefined : named
 }

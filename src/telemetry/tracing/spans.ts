@@ -4,14 +4,14 @@ import type { CallRecord, Outcome, Verdict } from '../../mesh/call.ts'
 import type { CallTrace } from './call-trace.ts'
 
 /**
- * The names in spans, except attributes of policies, which policies define. The names of MCP, GenAI, RPC and networks
- * follow OpenTelemetry's semantic conventions with the status "development". They are written out because the packages
- * that list these names move the names.
+ * The attribute names of spans, except names that policies define. The names of MCP, GenAI, RPC and networks follow
+ * OpenTelemetry's semantic conventions with the status "development". The names are written here, because the packages
+ * that list these names change often.
  */
 export const ATTRIBUTES = {
   method: 'mcp.method.name',
   protocolVersion: 'mcp.protocol.version',
-  /** A digest: the id itself would give access to the session. */
+  /** A digest of the session's id: the id itself would give access to the session. */
   session: 'mcp.session.id',
   operation: 'gen_ai.operation.name',
   tool: 'gen_ai.tool.name',
@@ -30,11 +30,11 @@ export const ATTRIBUTES = {
   address: 'server.address',
   port: 'server.port',
   server: 'breakwater.server',
-  /** Why the span was sent: `sampled`, `error`, `fault` or `partial`. */
+  /** The reason for sending the span: `sampled`, `error`, `fault` or `partial`. */
   kept: 'breakwater.kept',
   outcome: 'breakwater.result',
   verdict: 'breakwater.verdict',
-  /** The party that noticed something missing. */
+  /** The party that noticed that a part of the result is missing. */
   partial: 'breakwater.partial',
   arm: 'breakwater.arm',
   /** Time from the span's beginning to the deadline, in milliseconds. */
@@ -49,7 +49,7 @@ export const ATTRIBUTES = {
 } as const
 
 export const EVENTS = {
-  /** A fault aimed at the call, or a fault that made its answer. */
+  /** The name of the event of a fault that was aimed at the call, or that changed its answer. */
   fault: 'breakwater.fault',
   policy: 'breakwater.policy',
 } as const
@@ -60,22 +60,25 @@ export const EVENT_ATTRIBUTES = {
   faultSide: 'breakwater.fault.side',
   faultStatus: 'breakwater.fault.status',
   faultAttempt: 'breakwater.fault.attempt',
-  /** `masked`, `surfaced` or `escaped`: the result for the agent. */
+  /** The fate of the fault, such as `masked`, `surfaced` or `escaped`. */
   faultFate: 'breakwater.fault.fate',
-  /** Absent when only the decision is known. */
+  /** The name of the policy; absent when it is not known. */
   policy: 'breakwater.policy.name',
   decision: 'breakwater.policy.decision',
   reason: 'breakwater.policy.reason',
 } as const
 
-/** Why the spans of a call are sent: only `sampled` spans say how frequent something is. */
+/** The reason for sending the spans of a call. Use only `sampled` spans to compute frequencies. */
 export type KeepReason = 'sampled' | 'error' | 'fault' | 'partial'
 
-/** Drift is reported, but is no error. */
+/** The verdicts that do not count as an error; `drift` is reported in other ways. */
 const fine: ReadonlySet<Verdict> = new Set(['unchecked', 'correct', 'drift'])
 const partial: ReadonlySet<Verdict> = new Set(['partial_declared', 'partial_silent'])
 
-/** Decides at the end of a call, once, whether its spans are sent; undefined when not. */
+/**
+ * Returns the reason for sending the spans of a call; undefined when they are not sent. Called once at the end of the
+ * call.
+ */
 export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): KeepReason | undefined {
   if (trace.sampled) return 'sampled'
   if (outcome.kind !== 'answered') return 'error'
@@ -85,7 +88,7 @@ export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome):
   return trace.attempts.some((attempt) => wentWrong(attempt.outcome)) ? 'error' : undefined
 }
 
-/** Whether an attempt itself failed; an attempt cancelled for a faster attempt did not. */
+/** True when an attempt itself failed; false for an attempt that was cancelled because another was faster. */
 function wentWrong(outcome: Outcome | undefined): boolean {
   if (outcome === undefined) return false
   if (outcome.kind === 'answered') return !fine.has(outcome.verdict)

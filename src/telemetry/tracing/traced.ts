@@ -32,18 +32,19 @@ import type { Parent } from '../../protocol/task.ts'
 import { startPipeline } from './pipeline.ts'
 import type { TracingSettings } from './settings.ts'
 
-/** How long the last spans are waited for, in milliseconds. */
+/** Longest wait for the export of the last spans, in milliseconds. */
 const GOODBYE_MS = 3_000
 
 /**
- * Calls per writing of spans, or the longest wait. Each then costs half as much; an exporter waits for seconds anyway.
+ * Number of ended calls whose spans are written together, and the longest wait for more calls. Writing together halves
+ * the cost. The delay does not matter, because an exporter waits for seconds.
  */
 const BURST: BurstLimits = { pieces: 32, ms: 100 }
 
-/** Longest call or result kept until the burst is written, in UTF-16 code units. */
+/** Longest call or result that waits for such a burst, in UTF-16 code units. */
 const LONGEST_KEPT = 16 * 1024
 
-/** Starts tracing. Loads the SDK, which takes half a second, and so has its own file. */
+/** Starts tracing. This is a separate file, because importing it loads the SDK, which takes half a second. */
 export async function startTracing(settings: TracingSettings, parts: TracingParts): Promise<Tracing> {
   const { clock, log, config } = parts
   const pipeline = await startPipeline(settings, parts)
@@ -54,7 +55,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     try {
       writer.write(call)
     } catch (error) {
-      // A tracing bug is no reason for a log line per call.
+      // Logs only the first error, because a bug in tracing could otherwise cause a log line for each call.
       if (!told) log.error({ err: error }, 'internal error in tracing (a bug in Breakwater); spans missing')
       told = true
     }
@@ -85,7 +86,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
 
 const isLong = (message: Message) => LargeMessage.is(message) || message.text.length > LONGEST_KEPT
 
-/** A finished call with a kept trace, until its spans are made: its agent does not wait for the spans. */
+/** A finished call whose spans are still to be made; its agent already has the answer. */
 interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly call: Call
   readonly spanId: string
@@ -99,14 +100,14 @@ interface WriterParts {
   readonly origin: SpanOrigin
   readonly take: (span: EndedSpan) => void
   readonly payloads: boolean
-  /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
+  /** Returns true when a tool is in its server's catalog. Only then may the tool's name be in a span's name. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
+  /** Returns the transport, address and protocol version of a call's replica; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
   readonly conceal: ConcealFor
 }
 
-/** The outcome of an attempt still under way at the end of its call. */
+/** The outcome for an attempt that is in progress at the end of its call. */
 const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call was over before it') }
 
 class SpanWriter {
@@ -118,7 +119,7 @@ class SpanWriter {
     this.#epoch = new Epoch(parts.clock)
   }
 
-  /** Writes a SERVER span for the call, and below a CLIENT span for each attempt. */
+  /** Writes a SERVER span for the call, and a CLIENT span as its child for each attempt. */
   write({ call, traceId, spanId, parent, attempts, outcome, kept, at }: EndedCall): void {
     const { origin, take, payloads, conceal } = this.#parts
     this.#epoch.refresh()
@@ -182,7 +183,10 @@ class SpanWriter {
     take(span)
   }
 
-  /** Collectors make metrics of span names: a name made up by an agent must not become a metric. */
+  /**
+   * Returns the name of a span. Leaves out tools that are not listed, because collectors make metrics of span names,
+   * and an agent could invent names.
+   */
   #nameOf({ server, method, tool }: Call): string {
     return clipped(tool !== undefined && this.#parts.isListed(server, tool) ? `${method} ${tool}` : method)
   }
@@ -191,7 +195,7 @@ class SpanWriter {
 const isFaulted = (record: CallRecord) =>
   injectedFaults.of(record) !== undefined || faultFates.of(record) !== undefined
 
-/** The context of our own span, always sent; its state is the state of the span above. */
+/** Returns the context of a span of the gateway, with the `tracestate` of its parent. */
 function spanContext(traceId: string, spanId: string, parent: SpanContext | undefined): SpanContext {
   const context = { traceId, spanId, traceFlags: TraceFlags.SAMPLED }
   return parent?.traceState === undefined ? context : { ...context, traceState: parent.traceState }
