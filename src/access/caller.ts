@@ -149,7 +149,7 @@ interface Looking {
   readonly endpoint: { readonly server: string | undefined }
 }
 
-/** The servers of one generation. */
+/** The servers of one generation, by name. */
 export type Servers = ReadonlyMap<string, Server>
 
 /** The names of headers that servers see, by generation and endpoint; `''` is the endpoint for all servers. */
@@ -200,7 +200,10 @@ export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
 
-/** Returns a digest of the sender of a request without a session: of the named tenant, whatever its token, or of `Authorization`. */
+/**
+ * Returns a digest that identifies the sender of a request without a session: of the tenant in the header, else of
+ * `Authorization`. With a tenant, the token does not matter.
+ */
 export function sessionlessPrincipalOf(headers: InboundHeaders): string {
   const tenant = namedTenant(headers)
   return tenant === undefined ? principalOf(headers) : hash('sha256', `tenant\n${tenant}`, 'base64url')
@@ -219,9 +222,9 @@ export interface Opened extends Looking {
 }
 
 /**
- * True when a request has the credentials of its session: the same `Authorization`, and the same values of the headers
- * that servers see, except headers that belong to a single request. A missing header counts as different, because
- * servers would get the session's header.
+ * True when a request has the credentials of its session: the same `Authorization` and the same headers for servers.
+ * Ignores headers that belong to a single request. A missing header counts as different, because servers would get the
+ * session's header.
  */
 export function bearsCredentialsOf(session: Opened, headers: InboundHeaders, servers: Servers): boolean {
   if (principalOf(headers) !== session.principal) return false

@@ -41,7 +41,7 @@ export class CallPlace implements Holding {
     this.#isLent = false
   }
 
-  /** Ends the call: its quota then releases the place. */
+  /** Ends the lending: takes a lent place back, so that the quota can release it at the end of the call. */
   end(): void {
     letGo(this.#record, this)
     this.takeBack()

@@ -91,7 +91,7 @@ export class AggregateEndpoint implements Endpoint {
     for (const { upstreamSessions } of servers.values()) upstreamSessions.notify(caller, message)
   }
 
-  /** List changes are announced later, when the catalog has the new list. */
+  /** Drops list changes: they are announced later, when the catalog has the new list. */
   inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
     return isListChange(message) ? undefined : exposeMessage(server, message, names)
   }
@@ -104,7 +104,8 @@ export class AggregateEndpoint implements Endpoint {
     const { id, message, caller, headers, signal, record } = request
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
-    // An agent with a short deadline gets the entries known by then, with the names of the missing servers.
+    // With a short deadline, the agent gets the entries known at the deadline, and the names of the servers that are
+    // missing.
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
     const { listTimeout } = config.gateway
@@ -339,7 +340,7 @@ export class ServerEndpoint implements Endpoint {
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
-    // A removed server still has calls in progress, but gets no notifications.
+    // A removed server gets no notifications, even while it has calls in progress.
     generation.servers.get(this.server)?.upstreamSessions.notify(caller, message)
   }
 

@@ -17,11 +17,11 @@ export const REPLY_LOOKS = 2
 /** A comment in an event stream, which clients ignore. */
 export const COMMENT = ': keepalive\n\n'
 
-/** An unfinished reply or event stream. */
+/** A reply or event stream that has not ended. */
 export interface OpenReply {
   /** Number of checks without a write since the last write; each write resets it to 0. */
   quietLooks: number
-  /** Number of quiet checks after which the reply must write something. */
+  /** Number of checks without a write after which the reply must write a comment. */
   readonly mostQuietLooks: number
   /** Neighbours in the list of open replies, read only by `KeepAlive`; `isOpen`: the reply is in the list. */
   isOpen: boolean
@@ -61,7 +61,7 @@ export class KeepAlive {
     if (older !== undefined) older.newer = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
-    // A finished reply must not keep later replies in memory.
+    // Clears the links, so that a finished reply does not keep later replies in memory.
     reply.older = reply.newer = undefined
     reply.isOpen = false
   }
@@ -89,8 +89,8 @@ export class KeepAlive {
 }
 
 /**
- * True when a reply may become an event stream before any message: the client accepts event streams, and no earlier
- * reply of the connection is open.
+ * True when a reply may become an event stream before any message: the client accepts event streams, and the connection
+ * has no earlier open reply.
  */
 export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
   !destroyed &&

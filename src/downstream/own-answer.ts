@@ -127,7 +127,7 @@ export async function answerListen(
   })
 }
 
-/** Sends an outcome to the client, with more headers. */
+/** Sends an outcome to the client, with additional headers. */
 export function sendOutcome(
   response: ServerResponse,
   id: RequestId,

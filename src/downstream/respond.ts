@@ -60,7 +60,9 @@ export function respond(id: RequestId, outcome: Outcome, subject: Subject, manne
   return onWire(written(id, outcome, subject, manner), outcome, subject.record)
 }
 
-/** Applies the wire changes of the outcome and the call's record to a response. */
+/**
+ * Returns a response with the changes of faults to its sending, and with the header that names the faults, if enabled.
+ */
 export function onWire(response: Response, { wire }: Outcome, record: CallRecord | undefined): Response {
   const said = record && debugHeader.of(record)
   if (said === undefined) return wire === undefined ? response : { ...response, wire }
@@ -103,12 +105,12 @@ export function takenBack({ wire, status }: Response): Response {
   return { text: '', status, isTakenBack: true, ...(wire?.end === 'reset' && { wire }) }
 }
 
-/** Returns the response to a request refused by its limits. */
+/** Returns the response to a request that a limit refused. */
 export function refusedFor(id: RequestId, error: GatewayError): Response {
   return { text: gatewayErrorText(id, error, {}), status: 200, retryAfterMs: error.retryAfterMs }
 }
 
-/** Returns the text of a gateway error: the cause, whether the call may have run, and when to retry. */
+/** Returns the text of a gateway error. It names the cause, says if the call may have run, and tells the retry time. */
 export function gatewayErrorText(
   id: RequestId | null,
   error: GatewayError,

@@ -40,7 +40,7 @@ export interface Chaos {
    * fates of its faults. Undefined while no fault is armed for the request.
    */
   readonly clientFaults: (server: string, method: string) => Layer | undefined
-  /** Returns the names of faults now holding a handshake with a server. */
+  /** Returns the names of the faults that delay a handshake with a server now. */
   readonly heldBy: (server: string) => readonly string[]
   readonly faults: FaultAccount
   /** Applies the config's plan and protected servers, at boot and after each reload. */
@@ -51,7 +51,7 @@ export interface ChaosParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  /** Read only after the first generation is in force. */
+  /** The generation in force. Not read before the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   /** The environment and the next two values do not change after the start. */
   readonly environment: string | undefined
@@ -169,7 +169,7 @@ function listsHitBy(turned: readonly Fault[], server: string): ListKind[] {
   return listKinds.filter((kind) => isHitBy(turned, server, kinds[kind].method))
 }
 
-/** The name in fault plans for requests of listening streams (messages outside of calls). */
+/** The name in fault plans for requests that open a stream for messages outside of calls. */
 const LISTEN = 'subscriptions/listen'
 
 const atServers = ({ side }: Fault): boolean => side === 'upstream'

@@ -18,7 +18,10 @@ interface GatewayEventMap {
   probed: [server: Server, probe: Probe, result: ProbeResult]
   /** A sign of trouble from a policy, such as `breaker memory/read_graph open`. */
   sign: [server: string, sign: string]
-  /** Arms or dynamic servers changed: recompiles the config. The listener throws when the config does not compile. */
+  /**
+   * Arms or dynamic servers have changed. The listener recompiles the config, and throws when the config does not
+   * compile.
+   */
   refreshWanted: []
 }
 

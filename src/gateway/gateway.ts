@@ -383,7 +383,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     removeToken,
   }
   try {
-    // The data plane listens last, so agents never connect to a gateway stopped by a taken control address.
+    // The data plane listens last. If the control address is taken, the gateway stops before any agent can connect.
     const operators = await listenAt(control, controlPlane, 'gateway.control')
     if (access.openToRead)
       kept = await keepToken({ token: access.token, control: operators, stateDir: gateway.stateDir, env })

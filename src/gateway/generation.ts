@@ -39,11 +39,11 @@ export interface GenerationParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  /** Shared by all generations. */
+  /** The policy context; all generations share it. */
   readonly context: GatewayPolicyContext
   readonly intents: Intents
   readonly taskCalls: TaskCalls
-  /** Undefined when tracing is off. */
+  /** The tracing; undefined when off. */
   readonly tracing: Tracing | undefined
   readonly recorder: Pick<Recorder, 'open' | 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'faults' | 'clientFaults'>
@@ -55,7 +55,7 @@ export interface GenerationParts {
   readonly load: { detached: number }
   /** Hears of each ended call, for the control MCP server; undefined without this server. */
   readonly traffic?: Pick<RecentTraffic, 'add'> | undefined
-  /** Creates the upstreams of a server; default: over processes and sockets. */
+  /** Creates the connections to a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
 }
 

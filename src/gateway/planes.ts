@@ -86,11 +86,11 @@ const REQUEST_MS = 300_000
 /** Returns the body of an error reply; `inJsonRpc` is the error's own JSON-RPC text, if given. */
 type ErrorBody = (status: number, message: string, inJsonRpc?: string) => string
 
-/** For agents. */
+/** The error body for agents: JSON-RPC. */
 export const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
   inJsonRpc ?? errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message)
 
-/** For operators. */
+/** The error body for operators: plain JSON. */
 const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
 
 /**
@@ -115,7 +115,7 @@ export function createPlane(
       return server
     },
     forceCloseConnections: true,
-    // An unreadable request target reaches no route and no hook.
+    // Answers a request whose target cannot be read, because no route and no hook gets such a request.
     frameworkErrors(error, _, reply: FastifyReply) {
       const { statusCode: status = 400 } = error
       void reply
@@ -125,7 +125,7 @@ export function createPlane(
     },
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
-  // Removes the parsers, because each route reads bodies in its own way. Bodies for unknown routes are not read.
+  // Removes the parsers, because each route reads bodies itself. Bodies for unknown routes are not read.
   app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     if (error instanceof BodyRefusal) {
@@ -154,7 +154,7 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
 
-  /** Returns why a request is forbidden; undefined when allowed. */
+  /** Returns the reason for refusing a request by its `Host` and `Origin`; undefined when allowed. */
   function refusalOf(headers: IncomingHttpHeaders): string | undefined {
     const { allowedHosts, allowedOrigins } = live.current.config.gateway
     if (allowedHosts !== names) isAllowed = hostGuard(parts.host, (names = allowedHosts))

@@ -84,7 +84,7 @@ const WARN_MS: Millis = 60_000
 /** Least time between searches of a full store for expired records, in milliseconds. */
 const RECLAIM_MS: Millis = 1_000
 
-/** A record's share of the limits. */
+/** The size and the expiry of a record, for the limits. */
 interface Size {
   /** Size of the record and its key. */
   readonly bytes: number
@@ -302,7 +302,10 @@ class LevelStore implements ClosableStore {
     this.#nextExpiry = Math.min(this.#nextExpiry, size.expiresAt)
   }
 
-  /** Returns whether a record fits, replacing its key's old record. Warns about a full store at most once a minute. */
+  /**
+   * Returns true when a record fits into the store, without the old record of its key. Warns about a full store at most
+   * once a minute.
+   */
   #fits(key: string, bytes: number): boolean {
     if (this.#hasRoom(key, bytes) || (this.#reclaim() && this.#hasRoom(key, bytes))) return true
     const now = this.#clock.now()
@@ -319,7 +322,10 @@ class LevelStore implements ClosableStore {
     return count <= MAX_RECORDS && this.#bytes + bytes - (own?.bytes ?? 0) <= MAX_BYTES
   }
 
-  /** Deletes expired records, at most once a second because the search reads all. False when no search took place. */
+  /**
+   * Deletes expired records. Searches at most once a second, because the search reads all records. Returns false
+   * without a search.
+   */
   #reclaim(): boolean {
     const now = this.#clock.now()
     const wall = this.#clock.wall()

@@ -248,7 +248,9 @@ function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
   )
 }
 
-/** Returns the differing top-level keys. A new order of servers counts, because lists show the order. */
+/**
+ * Returns the top-level keys that differ. A new order of servers counts as a difference, because lists show the order.
+ */
 function changedBlocks({ config: before, servers }: GatewayGeneration, after: GatewayGeneration) {
   const { config } = after
   const blocks = Object.keys(config) as (keyof Config)[]

@@ -29,9 +29,9 @@ export interface ShutdownParts {
   readonly guards: { readonly tarpit: { close(): void }; readonly unread: { readonly isAny: boolean } }
   /** Closed before the servers, so that no reload starts a server afterwards. */
   readonly reloader: Pick<Reloader, 'close'>
-  /** Sends the last spans, if the collector accepts. */
+  /** The tracing; `close` sends the last spans. Undefined when tracing is off. */
   readonly tracing: { close(): Promise<void> } | undefined
-  /** Sends the last metrics, if the collector accepts. */
+  /** The export of metrics; `close` sends the last metrics. */
   readonly metricsExport: { close(): Promise<void> }
   /** Writes the remaining records of calls. */
   readonly recorder: { close(): Promise<void> }
@@ -57,9 +57,9 @@ export interface ShutdownParts {
 const LOOK_MS: Millis = 50
 
 /**
- * Timeout after the drain, in milliseconds. Servers that ignore EOF and SIGTERM take 2.5 s, their processes outside of
- * the process group 0.5 s more, and a silent collector of spans 3 s. After the timeout the gateway exits, and its exit
- * ends the remaining child processes.
+ * Timeout after the drain, in milliseconds. Servers that ignore EOF and SIGTERM take 2.5 s. Their processes outside of
+ * the process group take 0.5 s more, and a silent collector of spans takes 3 s. After the timeout the gateway exits,
+ * and its exit ends the remaining child processes.
  */
 const LONGEST_END_MS: Millis = 5_000
 
@@ -175,7 +175,7 @@ function repeatedly(clock: Clock, say: () => void): Cancel {
   return () => cancel()
 }
 
-/** Waits until no call is in flight, for `limitMs` or `leastLooks` polls at most, whichever is longer. */
+/** Waits until no call is in flight. Gives up after `limitMs`, but not before `leastLooks` polls. */
 async function drained(parts: ShutdownParts, limitMs: Millis, leastLooks = 0): Promise<void> {
   const { clock } = parts
   const never = new AbortController().signal

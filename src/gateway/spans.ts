@@ -20,7 +20,7 @@ interface SpansParts {
   readonly env: Readonly<Record<string, string | undefined>>
   /** The settings at the start; a reload does not change them. */
   readonly config: TraceSettings
-  /** Read only after the first generation is in force. */
+  /** The generation in force. Not read before the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
 
@@ -98,7 +98,9 @@ export async function exportMetrics({
   }
 }
 
-/** Returns transport and address of a replica, and the protocol version of the caller's upstream session. */
+/**
+ * Returns the transport and address of a replica, and the protocol version of the caller's upstream session with it.
+ */
 export function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): Peer | undefined {
   const server = servers.get(call.server)
   if (server === undefined) return undefined

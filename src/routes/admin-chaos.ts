@@ -186,8 +186,8 @@ function hit(entry: DecisionEntry): string {
   const parts = [`hit: ${drawn(entry)}`]
   if (status === 'pending') parts.push('still under way')
   if (status === 'not_applicable') parts.push(`there was nothing for it to do${reasonIn(note)}`)
-  if (status === 'not_reached') parts.push(`it took no effect${reasonIn(note)}`)
-  if (status === 'error') parts.push('the engine failed, and the call went on unharmed')
+  if (status === 'not_reached') parts.push(`it had no effect${reasonIn(note)}`)
+  if (status === 'error') parts.push('the engine failed, and the call continued')
   if (released !== undefined) parts.push(`cut short: ${released}`)
   if (outcome !== undefined) parts.push(`the attempt ended as ${outcome}`)
   if (fate !== undefined) parts.push(fates[fate])

@@ -28,7 +28,10 @@ export interface AdminExperimentsParts {
   readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
 }
 
-/** Writes durations and sizes with units, as a config does. `schemas`: all schemas that apply to the value. */
+/**
+ * Returns a value with its durations and sizes as texts with units, as in a config. `schemas`: all schemas that apply
+ * to the value.
+ */
 function withUnits(schemas: ReturnType<typeof spread>, value: unknown): unknown {
   if (typeof value === 'number') {
     const format = schemas
@@ -66,7 +69,10 @@ export function registerAdminExperiments(
         ]),
       )
   }
-  /** Returns the config's settings without values from variables (a salt may be secret), but with policy set names. */
+  /**
+   * Returns an experiment's settings from the config. Hides values from variables, because a salt may be secret; shows
+   * the names of policy sets.
+   */
   const shownSettings = ({ name, arms }: Experiment): unknown => {
     const { experiments: all } = redact(live.current.config) as Pick<Config, 'experiments'>
     return { ...all.find((experiment) => experiment.name === name), arms }

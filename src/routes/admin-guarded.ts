@@ -91,7 +91,8 @@ class Listeners {
 /**
  * Registers the routes of guarded experiments: `POST /admin/experiments` runs a spec, `/admin/experiments/plan`
  * predicts its effects, `/admin/experiments/{name}/approve` starts a waiting run. `GET
- * /admin/experiments/{name}/events` streams the state of a run. Routes shared with comparisons are elsewhere.
+ * /admin/experiments/{name}/events` streams the state of a run. The routes for comparisons and guarded runs together
+ * are in `admin-experiments.ts`.
  */
 export function registerAdminGuarded(
   app: FastifyInstance,

@@ -144,7 +144,7 @@ export function registerMcp(
   const isFull = (client: string) => quotas.calls.exceeds(client) !== undefined
 
   /**
-   * True when a full gateway must read the body before it can refuse a POST: the body may have answers for open
+   * True when a full gateway must read the body before it can refuse a POST. The body may have answers for open
    * sessions or waiting calls.
    */
   const mayNeedNoPlace = (headers: IncomingHttpHeaders) =>

@@ -198,7 +198,7 @@ function refuse(reply: FastifyReply, status: number, error: string): void {
 }
 
 /**
- * Closes the connection after the reply if unread bytes follow: Node would read the rest of a body, or of another
+ * Closes the connection after the reply if unread bytes follow. Node would read the rest of a body, or of another
  * protocol, as the next request.
  */
 function closeAfter(reply: FastifyReply): void {

@@ -35,10 +35,10 @@ const LONGEST = 256
 /**
  * Returns the access log, which logs one line with all facts per call, with the message "call". The line has the result
  * and the reason, as in the call's span, but no arguments and no text of replies. Failed, slow, partial and faulted
- * calls are logged in any case; a call that its agent cancelled did not fail. Of the other calls, a share of 0.1 logs
- * every tenth call. A call without a reply is a warning. Rejections are limited to ten lines per second, server and
- * reason, because they may be many. Other calls logged for their result are limited to fifty lines per second, server
- * and result. `leftOut` is the number of calls not logged before this line.
+ * calls are logged in any case; a call that its agent cancelled did not fail. A share of 0.1 logs every tenth of the
+ * other calls. A call without a reply is a warning. Rejections are limited to ten lines per second, server and reason,
+ * because they may be many. Other calls logged for their result are limited to fifty lines per second, server and
+ * result. `leftOut` is the number of calls not logged before this line.
  */
 export function createAccessLog(
   { sample, slow = Infinity }: AccessLogSettings,

@@ -22,9 +22,9 @@ export interface Peer {
 }
 
 /**
- * Returns the attribute `error.type` of a call or an attempt, after OpenTelemetry's conventions for MCP: the code of a
- * JSON-RPC error, `tool_error` for `isError: true`, else the reason of the gateway's error or the verdict on an
- * unusable reply. Undefined without a failure.
+ * Returns the attribute `error.type` of a call or an attempt, after OpenTelemetry's conventions for MCP; undefined
+ * without a failure. It is the code of a JSON-RPC error, or `tool_error` for `isError: true`. Else it is the reason of
+ * the gateway's error, or the verdict on an unusable reply.
  */
 export function errorTypeOf(outcome: Outcome): string | undefined {
   if (outcome.kind !== 'answered') return outcome.error.reason
@@ -45,7 +45,7 @@ export function errorTypeOf(outcome: Outcome): string | undefined {
   }
 }
 
-/** The code of a JSON-RPC error, as text. */
+/** Returns the code of a JSON-RPC error as text; undefined without a code. */
 export function codeOf(error: unknown): string | undefined {
   return isObject(error) && typeof error.code === 'number' ? String(error.code) : undefined
 }

@@ -167,7 +167,7 @@ function join(intent: KnownIntent, arm: string): void {
   else if (arm !== '' && !armsOf(intent).includes(arm)) intent.otherArms = [...intent.otherArms, arm]
 }
 
-/** Whether two arms are different arms of the same experiment. */
+/** True when two arms are different arms of the same experiment. */
 function areTwins(one: string, other: string): boolean {
   if (one === '' || other === '' || one === other) return false
   return one.slice(0, one.indexOf('/')) === other.slice(0, other.indexOf('/'))

@@ -40,7 +40,7 @@ export interface ObserveParts {
   }
   /** Tool calls that continue as MCP tasks. */
   readonly taskCalls: Pick<TaskCalls, 'hold' | 'told'>
-  /** Undefined when tracing is off. */
+  /** The tracing; undefined when off. */
   readonly tracing: Pick<Tracing, 'begin' | 'end'> | undefined
   readonly accessLog: AccessLog
   readonly recorder: Pick<Recorder, 'open' | 'begin' | 'end'>
@@ -169,7 +169,7 @@ export interface ObserveAttemptParts {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'tools' | 'operations'>
   readonly isListed: IsListed
-  /** Undefined when tracing is off. */
+  /** The tracing; undefined when off. */
   readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'> | undefined
   readonly recorder: Pick<Recorder, 'attempt'>
 }

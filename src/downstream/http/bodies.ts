@@ -50,8 +50,8 @@ export const MAX_FIRST_BODY = 64 * 1024
 
 /**
  * A body's first `FREE_CHUNKS` chunks may have any size. With more chunks, the average size must be `LEAST_CHUNK`
- * bytes. Node spends 20 µs or more on each chunk, and handles all waiting chunks at once: 64 KiB of tiny chunks block
- * the event loop for 0.3 s.
+ * bytes. Node spends 20 µs or more on each chunk, and handles all waiting chunks at once. So 64 KiB of tiny chunks
+ * block the event loop for 0.3 s.
  */
 const FREE_CHUNKS = 1_000
 const LEAST_CHUNK = 16
@@ -298,8 +298,8 @@ export class Bodies {
   }
 
   /**
-   * Refuses unfinished bodies until `body` fits, or refuses `body`. While the agent of `body` has too much, refuses a
-   * body of its own address. While its address has too much, refuses a body of the address with the most.
+   * Refuses unfinished bodies until `body` fits, or refuses `body`. While the agent of `body` uses too much, refuses a
+   * body of the same address. While the address of `body` uses too much, refuses a body of the address that uses most.
    */
   #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
     const { sender, share } = body
@@ -329,10 +329,10 @@ export class Bodies {
 
   /**
    * Returns the unfinished body to refuse at an address, by three rules in turn. First: the slowest body below 4 KiB a
-   * second whose agent has at least half of the largest share (for bytes: half of the average share). Second: the
-   * slowest body of an agent with the largest share, except `body`. Third: `body`. The rules compare speed, because by
-   * age a client could end every old body with cheap new bodies. A limit in bytes never refuses small bodies. An
-   * agent's own new body replaces only a larger body of the agent.
+   * second of an agent with at least half of the largest share (for bytes: of the average share). Second: the slowest
+   * body of an agent with the largest share, except `body`. Third: `body`. The rules compare speed, because by age a
+   * client could end every old body with cheap new bodies. A limit in bytes never refuses small bodies. An agent's own
+   * new body replaces only a larger body of the agent.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
     // An empty body is always the slowest. A search for each of many empty bodies would take quadratic time.
@@ -354,7 +354,10 @@ export class Bodies {
     )
   }
 
-  /** Counts a complete body until its request ends; the caller must call the returned function exactly once. */
+  /**
+   * Counts a complete body until its request ends. Returns a function that ends the counting, to be called exactly
+   * once; undefined for a small body.
+   */
   hold(client: string, headers: IncomingHttpHeaders, bytes: number): (() => void) | undefined {
     if (bytes < HELD_FROM) return undefined
     const sender = this.#senderOf(client)
@@ -517,7 +520,7 @@ class Body {
   /** The agent's share; undefined while the address's agents are not counted separately. */
   share: Share | undefined
   readonly max: number
-  /** Whether the body is still being read. */
+  /** True when the body is still being read. */
   isOpen = true
   /** Neighbours in the list of unfinished bodies. */
   older: Body | undefined
@@ -551,7 +554,7 @@ class Body {
     return this.#chunks.length
   }
 
-  /** Whether the declared length has arrived. */
+  /** True when the declared length has arrived. */
   get isWhole(): boolean {
     return this.bytes === this.#declared
   }
@@ -575,7 +578,7 @@ class Body {
     this.#ageMs += passed
     this.#stalledMs = this.moved > 0 ? 0 : this.#stalledMs + passed
     this.moved = 0
-    if (this.#stalledMs >= stalled) return `nothing of the body came for ${formatDuration(stalled)}`
+    if (this.#stalledMs >= stalled) return `no byte of the body came for ${formatDuration(stalled)}`
     return this.#ageMs >= whole ? `the body took longer than ${formatDuration(whole)}` : undefined
   }
 

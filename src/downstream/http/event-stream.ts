@@ -48,7 +48,7 @@ export class EventStream implements OpenReply {
   #repeated = 0
   #onReturn: (() => void) | undefined
 
-  /** `number` is unique within the session. */
+  /** `number`: a number that no other stream of the session has. */
   constructor(number: number, log: ReplayLog, care: StreamCare) {
     this.number = number
     this.#log = log
@@ -126,7 +126,7 @@ export class EventStream implements OpenReply {
   tell(data: string): void {
     const response = this.#response
     if (response !== undefined && this.#isBehind(response)) {
-      // Corked bytes wait for the gateway, not for the client.
+      // Uncorks first: bytes in a corked socket wait for the gateway, not for the client.
       response.socket?.uncork()
       if (this.#isBehind(response)) {
         response.req.socket.destroy()
@@ -258,7 +258,7 @@ export class ReplayBudget {
   limits: ReplayLimits
   readonly #dropped: () => void
   readonly #queue = new Queue()
-  /** Events in the queue that their logs have already dropped. */
+  /** Number of events in the queue that their logs have already dropped. */
   #gone = 0
   #bytes = 0
 

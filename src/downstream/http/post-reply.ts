@@ -20,7 +20,7 @@ import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from '../endpoint.ts'
 
-/** Time to reconnect, in milliseconds. A client that stays away longer is treated as gone. */
+/** Time to reconnect, in milliseconds. A client that has not reconnected after this time counts as gone. */
 const ABANDONED_MS: Millis = 1_000
 
 /**
@@ -50,7 +50,7 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#isBatch = isBatch
   }
 
-  /** Whether writing a response takes long: a large text must be converted to bytes first. */
+  /** True when writing a response takes long: a large text must be converted to bytes first. */
   takesLong(response: Response): boolean {
     return (this.#stream !== undefined || !LargeMessage.is(response)) && isLarge(response)
   }
@@ -178,12 +178,12 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 }
 
-/** Whether writing the text of a response takes long. */
+/** True when writing the text of a response takes long. */
 export function isLarge(response: Response): boolean {
   return LargeMessage.is(response) || response.text.length >= LARGE_TEXT
 }
 
-/** Whether a client accepts answers only as events. */
+/** True when a client accepts answers only as events. */
 const wantsEvents = (response: ServerResponse) => !acceptedBy(response.req.headers.accept).json
 
 /** Sends a complete JSON reply, or an event to a client that accepts no JSON; does nothing when the client is gone. */
@@ -248,7 +248,10 @@ function sendBytes(response: ServerResponse, status: number, chunks: readonly Bu
   response.end()
 }
 
-/** Sends a reply to the agent as a fault changes it: another status, bytes that are no JSON-RPC, or no reply. */
+/**
+ * Sends the reply that a fault has made: with another status, with bytes that are not JSON-RPC, or with a broken
+ * connection.
+ */
 export function putOnWire(
   response: ServerResponse,
   { status = 200, headers = {}, body = '', end }: WireReply,
@@ -291,7 +294,7 @@ export interface Refusal {
   readonly text: string
 }
 
-/** `id` is null when the request has no readable id. */
+/** Returns a refusal. `id` is null when the request has no readable id. */
 export function refusal(
   status: number,
   id: RequestId | null,

@@ -124,7 +124,7 @@ function limitConnection(socket: Socket, connections: Quota): void {
  */
 function cutOff(socket: Socket): void {
   const { parser } = socket as Socket & { readonly parser?: { onIncoming: () => number } | null }
-  // 2 means an upgrade: Node parses no further HTTP.
+  // The return value 2 means an upgrade, after which Node parses no further HTTP.
   if (parser) parser.onIncoming = () => 2
   socket.destroy()
 }
@@ -281,7 +281,10 @@ function changesNothing({ method, is404, routeOptions }: FastifyRequest): boolea
   return is404 || method === 'GET' || method === 'HEAD' || routeOptions.config.stops === true
 }
 
-/** Compares a bearer token in constant time. The scheme name is case-insensitive (RFC 9110, section 11.1). */
+/**
+ * True when the header has the bearer token. Compares in constant time; the scheme name is case-insensitive (RFC 9110,
+ * section 11.1).
+ */
 export function hasToken(authorization: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest()
   const [, given] = /^bearer (.*)$/is.exec(authorization ?? '') ?? []
@@ -319,7 +322,7 @@ const HEADER_NAMES = /^[\w-]+(?: *, *[\w-]+){0,99}$/
 export function shareWith(origin: string, request: IncomingMessage, response: ServerResponse): boolean {
   response.setHeader('access-control-allow-origin', origin)
   response.setHeader('access-control-expose-headers', EXPOSED)
-  // A reply cached for one page must not go to another page.
+  // Keeps caches from sending a reply for one page to another page.
   response.setHeader('vary', 'Origin')
   const { headers, method } = request
   if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return false

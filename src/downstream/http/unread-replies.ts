@@ -67,7 +67,7 @@ interface Unread {
 interface Waiting {
   /** The waiting replies; more than one only when the client pipelined requests. */
   readonly replies: Map<ServerResponse, Unread>
-  /** Bytes the connection had accepted at the last check. */
+  /** Total bytes that the connection had accepted at the last check. */
   taken: number
   /** Total bytes accepted as of the last two timer checks, the earlier first. */
   readonly marks: [number, number]
@@ -88,7 +88,7 @@ export class UnreadReplies {
   readonly #closed: (cause: UnreadCause) => void
   readonly #open = new Map<Socket, Waiting>()
   readonly #byClient = new Map<object, number>()
-  /** For each shared source, its waiting bytes and number of waiting replies. */
+  /** The waiting bytes and the number of waiting replies, by source. */
   readonly #shared = new Map<object, { bytes: number; replies: number }>()
   #total = 0
   #looking = false

@@ -40,7 +40,7 @@ export interface SessionParts {
   /** Digest of the `initialize` request's `Authorization`; empty without the header. */
   readonly principal: string
   readonly version: LegacyVersion
-  /** The client that opened the session, by address. */
+  /** The name of the client that opened the session, made from its address. */
   readonly client: string
   readonly clock: Clock
   readonly unread: UnreadReplies
@@ -76,7 +76,7 @@ export class Session implements Caller {
   readonly beganAt: Millis
   /** True when the session has had a request since its `initialize`. */
   used = false
-  /** Calls under way, by the client's ids. */
+  /** Calls in progress, by the client's request ids. */
   readonly inFlight = new Map<RequestId, CallUnderWay>()
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
@@ -200,7 +200,7 @@ export class Session implements Caller {
       return undefined
     }
     if (this.asked.isFull) {
-      void answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
+      void answer(errorText(null, INTERNAL_ERROR, 'the client has too many open questions')).catch(ignore)
       return undefined
     }
     if (call === undefined) return this.asked.ask(server, inbound, { answer })
@@ -300,7 +300,7 @@ class SessionStreams {
     if (isOver) return 'over'
     const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
-    // Of a finished stream, replays the events that the log still has, and ends the stream again.
+    // If the stream has finished, replays the events that the log still has, and ends the stream again.
     if (live === undefined) stream.end()
     return stream
   }

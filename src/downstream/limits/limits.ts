@@ -9,7 +9,7 @@ import type { Tarpit } from './tarpit.ts'
 import type { Tenancies } from '../../access/caller.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
-/** Limits for each agent, and keep-alive for its connections. */
+/** The limits on agents, and the keep-alive of their connections. */
 export interface Guards {
   readonly limits: RequestLimits
   /** Delays rejections of clients that retry too soon. */

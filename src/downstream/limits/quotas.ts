@@ -141,7 +141,7 @@ export class Quota {
   /** Counts a refusal of a tenant in the last eighth of its client's places, and returns its error. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
-    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant already holds as many as are free; all new tenants count as one for their first second`
+    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant already holds as many places as are free; for their first second, all new tenants count as one tenant`
     return gatewayError('overloaded', message, { retryAfterMs: SETTLED_MS })
   }
 

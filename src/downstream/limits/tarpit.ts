@@ -32,7 +32,7 @@ interface Visitor {
   backAt: Millis
   /** Number of early retries, reduced by the free retries of each second. */
   tooSoon: number
-  /** When `tooSoon` was last updated. */
+  /** Time of the last update of `tooSoon`. */
   countedAt: Millis
   held: number
 }

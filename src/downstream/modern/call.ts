@@ -56,8 +56,8 @@ interface ModernCallParts {
 }
 
 /**
- * A modern client's call to a server. When the server asks a question during the call, the client's POST is answered
- * with `input_required`, the call waits, and the POST with the answers resumes the call.
+ * A modern client's call to a server. When the server asks a question during the call, the gateway answers the client's
+ * POST with `input_required`, and the call waits. The client's POST with the answers resumes the call.
  */
 export class ModernCall implements ChannelWire {
   readonly signal = new Cancellation()
@@ -105,7 +105,7 @@ export class ModernCall implements ChannelWire {
     this.#pendingInputs = pendingInputs
   }
 
-  /** Makes a POST wait for the call. */
+  /** Makes a POST wait for the call. Answers it at once if the call has already ended or has open questions. */
   begin(round: Round): void {
     this.#round = round
     if (this.#kept !== undefined) this.#finish(read(this.#kept), round)
@@ -276,7 +276,7 @@ export class Questions {
   #asked = 0
   #rounds = 0
 
-  /** `capabilities` are the client's. */
+  /** `capabilities`: the capabilities of the client. */
   constructor(capabilities: Readonly<Record<string, unknown>>, room: Room) {
     this.#capabilities = capabilities
     this.#room = room
@@ -364,7 +364,7 @@ export class Questions {
 }
 
 /** The error message for a server whose client has too many unanswered questions. */
-const OWES = 'the client owes too many answers'
+const OWES = 'the client has too many open questions'
 
 /** Returns a request's method and params as JSON text for `inputRequests`. */
 function bare({ text, value }: Message): string {
@@ -426,7 +426,10 @@ function spansOf(message: LargeMessage) {
   return { named, body, result }
 }
 
-/** Returns the edits that adapt an answer for a modern client; `result` or `error` is known. */
+/**
+ * Returns the edits that adapt the text of an answer for a modern client. The caller passes its parsed `result` or
+ * `error`.
+ */
 function modernEdits(
   text: string,
   method: string,

@@ -28,7 +28,7 @@ export interface Envelope {
   readonly method: string
   readonly clientInfo: unknown
   readonly capabilities: Readonly<Record<string, unknown>>
-  /** Undefined when the client wants no log messages. */
+  /** The least severe log level that the client wants; undefined for no log messages. */
   readonly logLevel: string | undefined
 }
 

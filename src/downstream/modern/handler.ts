@@ -282,7 +282,7 @@ export class ModernHandler {
     }
     const { calls, tenantCalls } = this.#guards.quotas
     const counted = tenantCalls.begin({ client: incoming.client, tenant: tenancy.countsAs })
-    // Never held in the tarpit: holding would use a place kept free.
+    // Skips the tarpit for this refusal: a delayed refusal would use one of the places kept free.
     if (isGatewayError(counted))
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, counted, {}) })
     const modernCall = new ModernCall(

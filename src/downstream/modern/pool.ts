@@ -14,7 +14,7 @@ import { toldTask } from '../../protocol/mcp-task.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../limits/quotas.ts'
 
-/** Receives server messages sent outside of calls. */
+/** A callback for messages that a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void
 
 /** Uses of a caller, from the least to the most harm when the pool drops the caller. */
@@ -256,10 +256,10 @@ export class CallerPool {
    * of any client, because its clients lose only a handshake. Exception: credentials that hold all but the last eighth
    * of an address's callers do not replace idle callers of other credentials there.
    *
-   * Without an idle caller, chooses a caller that only listens, else a caller with an open task, of a client that would
-   * still have more callers than the new caller's client. So no client blocks others with many callers, and no client
-   * loses a caller in use to its own next caller. Never ends calls in progress. Of several candidates, chooses the one
-   * with the least harm, then of the client with the most callers, then the longest unused.
+   * Without an idle caller, chooses a caller that only listens, else a caller with an open task. Its client must still
+   * have more callers afterwards than the new caller's client. So no client blocks others with many callers, and no
+   * client loses a caller in use to its own next caller. Never ends calls in progress. Among several callers, chooses
+   * the least harm, then the client with the most callers, then the longest unused caller.
    */
   #replaceable(limit: 'max' | 'perClient', newcomer: Newcomer) {
     const counts = new Map<string, number>()

@@ -90,7 +90,7 @@ export class Post implements OpenReply {
     this.#response.write(COMMENT)
   }
 
-  /** Whether writing a response takes long: a large text must be converted to bytes first. */
+  /** True when writing a response takes long: a large text must be converted to bytes first. */
   takesLong(response: Response): boolean {
     return (this.#streaming || !LargeMessage.is(response)) && isLarge(response)
   }

@@ -189,7 +189,7 @@ const LONGEST_KEY = 8 * 1024
 /** Longest list request that may share an answer, in characters, including the client's description. */
 const LONGEST_REQUEST = 64 * 1024
 
-/** Keys of `_meta` about the caller and its context, not about the list. */
+/** Keys of `_meta` that do not affect a list: they describe the caller and its context. */
 const aside: ReadonlySet<string> = new Set([
   PROTOCOL_VERSION_KEY,
   CLIENT_INFO_KEY,
@@ -223,7 +223,7 @@ function isFaulted({ servers, clientFaults }: GatewayGeneration, server: string 
 interface KeptAnswer {
   readonly response: Pick<Response, 'text' | 'status'>
   readonly until: Millis
-  /** The server's change count at the time of the request. */
+  /** The value of the server's change counter at the time of the request. */
   readonly changes: number
 }
 
@@ -251,7 +251,7 @@ export class ListCache {
     sizeCalculation: ({ response }, key) => key.length + response.text.length,
   })
   readonly #fetching = new Map<string, Fetching>()
-  /** Change counts of each server, and of all servers together. */
+  /** The number of changes of each server; under `undefined`, of all servers together. */
   readonly #changes = new Map<string | undefined, number>()
   #allChanges = 0
 

@@ -136,6 +136,6 @@ function signIn({ type, set, server, tool, detail = {} }: MeshEvent): string | u
   return type === 'ejection' ? `replica ${server}#${String(detail.replica)} ejected` : undefined
 }
 
-/** Returns the sign of a down server; undefined in other states. */
+/** Returns the text of the sign of trouble for a server that is down; undefined in other states. */
 export const signOf = ({ name, state, error }: KnownServer): string | undefined =>
   state === 'down' ? `server ${name} down${error === undefined ? '' : ` (${error.reason})`}` : undefined

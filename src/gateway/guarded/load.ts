@@ -27,7 +27,7 @@ export function toolsOf({ servers }: Pick<GatewayGeneration, 'servers'>): KnownT
   return { listed: new Set([...known.values()].flatMap((tools) => [...tools.values()])), servers: known }
 }
 
-/** Returns why a workload cannot run here; empty when it can. */
+/** Returns the reasons why a workload cannot run here; empty when it can run. */
 export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'live'>): string[] {
   if (load === undefined) return []
   const tools = toolsOf(parts.live.current)

@@ -1,6 +1,6 @@
 import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
 
-/** How many calls a fault decided about, for one target or all. */
+/** Numbers of calls that matched a fault, for one target or for all targets. */
 export interface HitCounts {
   decided: number
   hit: number
@@ -15,7 +15,7 @@ export interface FaultHits extends HitCounts {
   readonly because: Readonly<Record<string, number>>
   readonly targets: readonly (HitCounts & {
     readonly server: string
-    /** The tool; for other requests the method. */
+    /** The tool; for requests other than tool calls, the method. */
     readonly tool: string
   })[]
 }

@@ -40,10 +40,13 @@ export interface KnownIntent extends CallIntent {
   next: KnownIntent | undefined
 }
 
-/** Key of a task. A source is a single word, a tenant a single line. */
+/**
+ * Returns the key of a task. Different tasks have different keys, because a source is a single word and a tenant is a
+ * single line.
+ */
 export const keyOf = (source: string, tenant: string, id: string) => `${source} ${tenant}\n${id}`
 
-/** All arms with calls of a task; the empty arm for none. */
+/** Returns all arms with calls of a task; the empty arm if there are none. */
 export const armsOf = ({ arm, otherArms }: KnownIntent): readonly string[] => [arm, ...otherArms]
 
 /** Returns a new open task. `earlier` is the remembered task with the same key, if any. */

@@ -3,7 +3,7 @@ const MAX_LEFT = 16
 
 /**
  * The arms of the experiments in the config. When an arm leaves the config, removes its series after a scrape has read
- * the final counts; otherwise the number of series would grow as long as the process lives. A call or task of the arm
+ * the final counts. Otherwise the number of series would grow as long as the process lives. A call or task of the arm
  * that ends later creates series again; the next config removes them.
  */
 export class ArmsInForce {
@@ -37,7 +37,7 @@ export class ArmsInForce {
     if (this.#names.size > 0) this.#hasHad = true
   }
 
-  /** Called after a scrape has read all counts. */
+  /** Removes the series of removed arms. Called after a scrape has read all counts. */
   told(): void {
     if (this.#left.size === 0) return
     this.#left.clear()

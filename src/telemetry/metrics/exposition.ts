@@ -138,9 +138,9 @@ interface Family {
 }
 
 /**
- * Yields the text of all metrics of a registry, a few lines at a time. Does not use prom-client's own text: with
- * thousands of series it blocks the event loop, and after writing OpenMetrics once, it uses OpenMetrics' counter names
- * in the other format too.
+ * Yields the text of all metrics of a registry, a few lines at a time. Does not use prom-client's own text, which
+ * blocks the event loop with thousands of series. After writing OpenMetrics once, prom-client also uses OpenMetrics'
+ * counter names in the other format.
  */
 export async function* familiesOf(
   registry: Registry,

@@ -67,7 +67,7 @@ export const gateway = {
   replayBytes: gauge('replay_bytes', 'Bytes of events kept for clients that resume a stream.', [], '1'),
   answerBytes: gauge(
     'waiting_answer_bytes',
-    'Bytes of questions in mid-call, and of their answers, that wait for clients without sessions.',
+    'Bytes of questions asked during calls, and of kept answers, for clients without sessions.',
     [],
     '1',
   ),

@@ -27,9 +27,9 @@ interface SeriesSetOptions<Label extends string> {
 }
 
 /**
- * A metric with a value for each set of labels: the common part of counters and gauges. Used in place of prom-client's
- * metrics, which hash and check the labels at every change, and can only be read as a whole. A prom-client registry can
- * read these metrics like its own.
+ * A metric with a value for each set of labels: the common part of counters and gauges. Replaces prom-client's metrics,
+ * which hash and check the labels at every change, and can only be read as a whole. A prom-client registry can read
+ * these metrics like its own.
  */
 export abstract class SeriesSet<Label extends string> {
   abstract readonly type: 'counter' | 'gauge'
@@ -154,8 +154,8 @@ interface HistogramOptions<Label extends string> {
 }
 
 /**
- * A histogram for frequent observations and thousands of series. prom-client's histogram hashes and checks the labels
- * at every observation, twice with an exemplar, and can only be read as a whole. A prom-client registry can read this
+ * A histogram for frequent observations and thousands of series. Replaces prom-client's histogram, which hashes and
+ * checks the labels at every observation, and can only be read as a whole. A prom-client registry can read this
  * histogram like its own.
  */
 export class Histogram<Label extends string> {

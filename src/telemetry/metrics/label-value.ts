@@ -12,8 +12,8 @@ const UNFIT = /[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|[,"\\]/gu
 
 /**
  * Returns a foreign name as a label value: at most 120 characters, without commas, double quotes, backslashes and
- * invisible characters. prom-client's key of a series joins `name:value,` pairs, so `{a: '1,b:2'}` and `{a: '1', b:
- * '2'}` would collide. A changed name ends in a hash of the original name, so that two names rarely collide. A name
+ * invisible characters. In prom-client, the key of a series joins `name:value,` pairs, so `{a: '1,b:2'}` and `{a: '1',
+ * b: '2'}` would collide. A changed name ends in a hash of the original name, so that two names rarely collide. A name
  * that looks changed, or equals `_other`, gets a hash too.
  */
 export function labelValue(name: string): string {

@@ -1,6 +1,6 @@
 import { counter, gauge, histogram } from '../../mesh/metric-spec.ts'
 
-/** The metrics about policies and faults. */
+/** The metrics of policies and faults. */
 export const mesh = {
   rejections: counter(
     'rejections_total',
@@ -77,7 +77,7 @@ export const mesh = {
   chaosArmed: gauge('chaos_armed', '1 while faults are armed.', [], '1'),
   chaosEngineErrors: counter(
     'chaos_engine_errors_total',
-    'Internal errors of the fault engine; the calls went on unharmed.',
+    'Internal errors of the fault engine; the calls continued.',
     [],
     '1',
   ),
@@ -92,7 +92,7 @@ export const mesh = {
 const PROBE_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
 const INCIDENT_SECONDS = [1, 5, 15, 30, 60, 90, 120, 300, 600, 1_800, 3_600, 14_400]
 
-/** The metrics about probes and incidents. */
+/** The metrics of probes and incidents. */
 export const health = {
   probeDuration: histogram(
     'probe_duration_seconds',

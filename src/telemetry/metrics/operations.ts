@@ -139,7 +139,7 @@ export interface KnownOfServers {
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
-/** The varying labels of an operation. */
+/** The labels of an operation that differ from call to call. */
 interface Variant {
   readonly errorType: string
   readonly version: string
@@ -240,9 +240,9 @@ interface Lanes {
 }
 
 /**
- * Records the durations of OpenTelemetry's conventions for MCP: a server duration for each request of an agent to a
- * server, and a client duration for each attempt. The number of label values is bounded: for tools and prompts by
- * catalogs, for other labels by lists.
+ * Records the durations of OpenTelemetry's conventions for MCP: a server duration for each request of an agent, and a
+ * client duration for each attempt. The number of label values is bounded: for tools and prompts by catalogs, for other
+ * labels by lists.
  */
 export class Operations {
   readonly #durations: Durations

@@ -3,7 +3,7 @@ import type { Series, HistogramSeries, Histogram, Counter } from './instruments.
 import { labelValue, OTHER } from './label-value.ts'
 import type { Operations } from './operations.ts'
 
-/** Returns true when a tool is in its server's catalog. */
+/** A function that returns true when a tool is in its server's catalog. */
 export type IsListed = (server: string, tool: string) => boolean
 
 /** Number of calls without a free place between two searches for removed tools. */

@@ -3,8 +3,8 @@ import { verdicts } from '../../mesh/outcome.ts'
 
 /**
  * The format of a recording: JSON Lines. Each file begins with a header, followed by a line for each finished tool call
- * and lines for lost calls. Digests replace tasks, tenants and arguments. The key of the digests is never stored, so
- * nobody can find the values by trying. Within a recording, equal values have equal digests.
+ * and lines for lost calls. Digests replace tasks, tenants and arguments. The key of the digests is never stored, so a
+ * reader cannot find the values by trying. Within a recording, equal values have equal digests.
  */
 
 /** Version of this format; readers accept no other version. */
@@ -54,7 +54,7 @@ export const header = z.object({
 const attempt = z.object({
   /** Number of the attempt as policies count, from 1. */
   number: z.int().min(1),
-  /** Start, in milliseconds after the call arrived. */
+  /** Start of the attempt, in milliseconds after the call arrived. */
   at: ms,
   tookMs: ms,
   /** Result of the attempt. `rejected`: a policy, such as a breaker, stopped the attempt. */
@@ -78,7 +78,7 @@ const attempt = z.object({
 
 /** A finished tool call. */
 export const call = z.object({
-  /** Arrival, in milliseconds after the recording began. */
+  /** Arrival of the call, in milliseconds after the recording began. */
   at: ms,
   /** Digest of the call's task; absent when the task is unknown. */
   task: z.string().optional(),

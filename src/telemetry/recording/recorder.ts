@@ -177,7 +177,7 @@ export class Recorder {
 interface OpenRecording {
   readonly file: RecordingFile
   readonly sample: number
-  /** Start, on the monotonic clock. */
+  /** Start of the recording, on the monotonic clock. */
   readonly since: Millis
   /** The draws that choose the recorded tasks. */
   readonly draw: KeyedRandom

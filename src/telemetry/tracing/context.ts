@@ -98,7 +98,7 @@ export class RandomIds {
 
   #refill(): void {
     randomFillSync(this.#page)
-    // The standards forbid an id of only zeros.
+    // Sets a bit in each half of an id, because the standards forbid an id of only zeros.
     for (let at = 0; at < PAGE; at += UNIT / 2) this.#page[at]! |= 1
     this.#digits = this.#page.toString('hex')
     this.#at = 0

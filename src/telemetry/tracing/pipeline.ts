@@ -185,7 +185,7 @@ export const LONGEST_EXPORT_MS = 30_000
 interface CountingParts {
   readonly clock: Clock
   readonly ledger: SpanLedger
-  /** Called with the number of spans that no longer wait. */
+  /** Called with the number of spans that were sent or lost. */
   readonly settled: (count: number) => void
 }
 

@@ -108,7 +108,7 @@ interface WriterParts {
 }
 
 /** The outcome for an attempt that is in progress at the end of its call. */
-const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call was over before it') }
+const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call ended first') }
 
 class SpanWriter {
   readonly #parts: WriterParts
