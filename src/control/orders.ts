@@ -9,10 +9,10 @@ export interface OrdersParts {
   readonly state: StateStore
 }
 
-/** A policy that accepts manual orders: its name, and its operator, which handles the orders. */
+/** A policy with manual orders: its name, and the operator for handling the orders. */
 export type Ordered = readonly [policy: string, operator: Operator]
 
-/** Returns the policy sets that have the policy for a tool of a server. */
+/** Returns the server's policy sets with this policy for the tool. */
 export function setsWith(
   [policy]: Ordered,
   { server, tool }: Pick<Place, 'server' | 'tool'>,
@@ -24,7 +24,7 @@ export function setsWith(
     : []
 }
 
-/** Returns the states that accept orders: states whose policy set has the policy now. */
+/** Returns the states whose policy set has the policy now; only these states accept orders. */
 export function statesOf([policy, operator]: Ordered, { live, state }: OrdersParts) {
   const { mesh } = live.current
   const states = state.list<Observable>(operator.kind).filter(([key]) => mesh.has(policy, key))
@@ -32,7 +32,7 @@ export function statesOf([policy, operator]: Ordered, { live, state }: OrdersPar
   return states
 }
 
-/** Returns the orders in force for places that have no state yet. */
+/** Returns the orders in force for places without a state. */
 export function heldOf(ordered: Ordered, parts: OrdersParts): readonly (Place & Held)[] {
   const [, operator] = ordered
   const { servers, mesh } = parts.live.current
@@ -49,7 +49,7 @@ export function heldOf(ordered: Ordered, parts: OrdersParts): readonly (Place & 
   })
 }
 
-/** Returns the states of a kind, and the orders in force for places that have no state yet. */
+/** Returns the states of a kind, and the orders in force for places without a state. */
 export function metStates(kind: string, parts: OrdersParts): readonly (readonly [Place, object])[] {
   const ordered = operators.find(([, operator]) => operator.kind === kind)
   if (ordered === undefined) return parts.state.list(kind)
