@@ -6,7 +6,10 @@ import type { ConnectFailure, CrashLoop } from '../mesh/wire-shape.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import type { Schema } from '../mesh/policy.ts'
 
-/** Below all policies, to test the gateway, or above all policies, to test the agent. */
+/**
+ * The place of a fault: `upstream` is below all policies, to test the gateway; `client` is above all policies, to test
+ * the agent.
+ */
 export type Side = 'upstream' | 'client'
 
 /** A whole HTTP reply, as written by a server. */
@@ -29,11 +32,11 @@ export type Era = (typeof eras)[number]
  */
 export interface ServerAddress {
   readonly isSecure: boolean
-  /** Whether its host is a name, which needs a DNS lookup. */
+  /** True when the host is a name, which needs a DNS lookup. */
   readonly isNamed: boolean
 }
 
-/** Whether the host of a URL is a name, not an address. */
+/** Returns true when the host of a URL is a name, not an address. */
 function isNamed(hostname: string): boolean {
   return isIP(hostname.replace(/^\[|\]$/g, '')) === 0
 }
@@ -56,23 +59,25 @@ export interface ServerKind {
   readonly address?: ServerAddress | undefined
 }
 
-/** Effects available to faults outside of the hit call. The server's own recovery undoes every effect. */
+/** Actions of faults beyond the hit call. The gateway's usual recovery of a server undoes each action. */
 export interface FaultEnvironment {
-  /** How a call reaches its server: with both eras, the caller's era is used. */
+  /** Returns the kind of server that a call reaches. For a server with both eras, the era is the caller's. */
   kindOf(call: Call): ServerKind | undefined
   /** The JSON Schema of a tool's structured content, from its server's list; undefined for none. */
   outputSchemaOf(server: string, tool: string): unknown
-  /** Signals the processes of a server; false when there are none. */
+  /** Sends a signal to the processes of a server. Returns false when the server has no process. */
   signal(server: string, signal: NodeJS.Signals): boolean
-  /** Ends the processes of a server, and each process started during the loop. Repeating changes nothing. */
+  /**
+   * Ends the processes of a server, and each process started during the loop. Repeating the same loop changes nothing.
+   */
   crash(server: string, loop: CrashLoop): void
   /**
    * Has the gateway read bytes as if the server's processes had written them to their standard output, between two of
-   * their own lines. Resolves once the bytes are read, or when `over` aborts, which stops reading. Undefined without
-   * processes.
+   * their own lines. Resolves once the bytes are read, or when `over` aborts, which stops reading. Returns undefined
+   * when the server has no process.
    */
   write(server: string, bytes: Buffer, over: Signal): Promise<void> | undefined
-  /** Makes the server treat the caller's session as unknown; false when there is none. */
+  /** Makes the server treat the caller's session as unknown. Returns false when the caller has no session. */
   loseSession(server: string, caller: Caller): boolean
   /** Delivers a message as if the server had sent it outside of any call. */
   tell(server: string, message: Message): void
@@ -80,24 +85,26 @@ export interface FaultEnvironment {
   /** Sends a tool call to another server, past all policies; undefined when there is no such server. */
   sendTo(call: Call, server: string): Promise<Outcome> | undefined
   /**
-   * Counts an attempt that does not reach its server in the call's record, as the server's own way would; `sent`:
-   * whether it counts as sent. False when the server's way would not count it either, such as without a session.
+   * Counts an attempt in the call's record, although the attempt does not reach its server. `sent`: the attempt counts
+   * as sent. Returns false when a real attempt would not count either, such as an attempt without a session.
    */
   beginAttempt(call: Call, sent: boolean): boolean
-  /** Suspects the server for an error made by a fault, as for the same error of the server itself. */
+  /**
+   * Makes the gateway suspect the server after an error made by a fault, as after the same error of the server itself.
+   */
   suspect(call: Call, error: GatewayError): void
-  /** The error of an unreachable server, in the words of its transport. */
+  /** Returns the error of an unreachable server, with the message of the server's transport. */
   unreachable(call: Call): GatewayError
   /**
-   * Returns the error of a connection that fails like this before sending anything, `timeouts.connect` included;
-   * undefined where no such failure can happen, such as when all certificates are trusted. Never rejects.
+   * Returns the error of a connection that fails before the call is sent; a slow failure ends with `timeouts.connect`.
+   * Undefined where this failure cannot happen, such as when all certificates are trusted. Never rejects.
    */
   failToConnect(call: Call, failure: ConnectFailure): Promise<GatewayError> | undefined
-  /** Reads a reply as the transport would. */
+  /** Returns the outcome that the transport would read from a reply. */
   read(call: Call, reply: RawReply): Outcome
 }
 
-/** A firing of a fault at a call. */
+/** One fault acting on one call. */
 export interface Injection {
   readonly fault: string
   readonly side: Side
@@ -108,27 +115,37 @@ export interface Injection {
   /** Returns a number in [0, 1) that depends only on the plan's seed, the fault, the call and `purpose`. */
   draw(purpose: string): number
   /**
-   * Waits; ends early when the injection is released or the call aborts. Returns the cause; never rejects. Counts as a
-   * delay of the call, and as sent meanwhile unless `sent` is false.
+   * Waits `ms` milliseconds, or until the fault is released or the call aborts. Resolves with the reason for the end;
+   * never rejects. Counts as a delay of the call. During the wait the call counts as sent, unless `sent` is false.
    */
   pause(ms: Millis, call: Call, sent?: boolean): Promise<'over' | 'released' | 'aborted'>
-  /** Delays the call until `settled` settles, for the fault. */
+  /** Returns `settled`. Counts the time until `settled` settles as a delay of the call by the fault. */
   delaying<Settled>(call: Call, settled: Promise<Settled>): Promise<Settled>
-  /** The agent will wait this much longer for the bytes of its reply, in milliseconds, after the call. */
+  /** Records that the bytes of the reply will reach the agent `ms` milliseconds later, after the end of the call. */
   delayed(ms: Millis): void
-  /** Counts against `maxConcurrent` until then, although the call ends earlier. */
+  /** Counts the injection against `maxConcurrent` until `until` settles, even when the call ends earlier. */
   keepsPlace(until: Promise<void>): void
-  /** Replaces the server's reply with a raw reply: read by the gateway, or (side client) written to the agent. */
+  /**
+   * Returns the outcome of a raw reply in place of the server's reply. On side client, the raw reply is written to the
+   * agent.
+   */
   reply(call: Call, raw: RawReply): Outcome
-  /** Breaks the connection of the reply: the gateway's to the server, or (side client) the agent's to the gateway. */
+  /**
+   * Returns the outcome of a broken connection between gateway and server, or (side client) between agent and gateway.
+   */
   disconnect(call: Call, message: string): Outcome
-  /** Returns the outcome with another result; counts as corrupted when it reaches the agent unnoticed. */
+  /**
+   * Returns the outcome with another result. When the changed result reaches the agent unnoticed, the fate is
+   * `escaped`.
+   */
   change(outcome: Outcome, result: unknown): Outcome
   /** Journals the exact effect, such as a delay or a path. */
   note(facts: Readonly<Record<string, unknown>>): void
-  /** Journals that there was nothing to do at such a call; the call has to go on unharmed. */
+  /** Journals that the fault found nothing to change at this call. The fault then has to pass the call on unchanged. */
   notApplicable(why: string): void
-  /** Journals that the call, or the fault, was over before any effect; a reply has to pass unharmed. */
+  /**
+   * Journals that the call, or the fault, was over before any effect. The fault then has to pass a reply on unchanged.
+   */
   notReached(why: string): void
   /** Returns the fault's state under `key`, kept from call to call while armed; `create` makes a missing state. */
   memory<State extends object>(key: string, create: () => State): State
@@ -136,9 +153,9 @@ export interface Injection {
 
 export const NO_REPLY = 'the call failed by itself: there is no reply'
 
-export const ENDED = 'it had ended when the reply came'
+export const ENDED = 'the fault had ended when the reply came'
 
-/** The chapters of the catalogue, with their titles, in its order. */
+/** The families of faults with their titles, in the order of docs/faults.md. */
 export const families = {
   registry: 'Lists of servers',
   route: 'Routing of calls',
@@ -158,7 +175,10 @@ export const families = {
 
 export type Family = keyof typeof families
 
-/** Fields a command line can set besides the common fields. `status`: of HTTP; `fields`: names of fields. */
+/**
+ * Fields that options of the command line can set, besides the common fields. `status` is an HTTP status, `fields` are
+ * names of fields.
+ */
 export interface OptionValues {
   readonly delay: Millis
   readonly retryAfter: Millis
@@ -169,28 +189,29 @@ export interface OptionValues {
 /** A fault's field set by an option of `breakwater chaos inject`. */
 export interface OptionField<Value> {
   readonly sets: string
-  /** Returns the content of the field; without `as`, the field gets the option's value itself. */
+  /** Returns the value of the field for an option's value; without `as`, both values are the same. */
   readonly as?: (value: Value) => unknown
 }
 
 export type FaultOptions = { readonly [Name in keyof OptionValues]?: OptionField<OptionValues[Name]> }
 
-/** The formats of plans besides our own. */
+/** Formats of other tools' plans that Breakwater can read. */
 export type ForeignFormat = 'mcp-chaos' | 'chaos-monkey'
 
 /**
- * The only supported values, and why a fault cannot work with others; `{}` in the words is replaced by such a value.
+ * The values a fault supports, and the reason why it refuses other values. `{}` in the reason is replaced by the
+ * refused value.
  */
 export interface Only<Value extends string> {
   readonly only: readonly Value[]
   readonly otherwise: string
 }
 
-/** A fault type: its registry entry says everything other parts need. */
+/** A type of faults, with all that the other parts of the gateway need to know about it. */
 export interface FaultType<Config> {
-  /** Its own fields, each with a description; without the common fields. */
+  /** Schema of the type's own fields, each with a description; without the common fields. */
   readonly schema: Schema<Config>
-  /** Its chapter in the catalogue. */
+  /** The section of docs/faults.md that lists the type. */
   readonly family: Family
   /** The effect of the fault, in one line. */
   readonly about: string
@@ -198,7 +219,10 @@ export interface FaultType<Config> {
   readonly use: string
   /** The agent's view of the fault with the default policies. */
   readonly seen: string
-  /** The containing policies, by config name, and how; or another defence, or why nothing can contain the fault. */
+  /**
+   * The policies that contain the fault, by config name, and how they do. Without a policy, `how` names another
+   * defence, or the reason why there is none.
+   */
   readonly containedBy: { readonly policies: readonly string[]; readonly how: string }
   /** Methods the fault can hit; default `tools/call`. */
   readonly methods?: readonly string[]
@@ -207,32 +231,34 @@ export interface FaultType<Config> {
   readonly transports?: Only<Transport>
   /** Eras of servers the fault works with (side upstream); default: all. */
   readonly eras?: Only<Era>
-  /** The server that gets the calls in place of their own; default: none. */
+  /** Returns the server that gets the hit calls in place of their own server; default: no server. */
   sendsTo?(config: Config): string | undefined
-  /** Why the fault cannot work with such a server, beyond `transports` and `eras`; undefined when it can. */
+  /** Returns why the fault cannot work with such a server, besides `transports` and `eras`; undefined when it can. */
   refuses?(kind: ServerKind): string | undefined
   /**
-   * Whether a hit call runs at most once, and nobody is misled to repeat a call that has run. Such a fault answers in
-   * place of the server, or sends the call late. With all other types, the answer may be lost or changed, or the call
-   * repeated, once the call has run.
+   * True for types with which a hit call runs at most once, and no answer suggests to repeat a call that has run. The
+   * fault answers in place of the server, or sends the call late. Other types may lose or change the answer of a call
+   * that has run, or repeat the call.
    */
   readonly runsAsAsked?: true
   /**
-   * Whether a hit call never reaches the server. Such a fault hits calls of all tools without `allowWrites`, also tools
-   * that write and tools in no list (possibly because of the fault itself).
+   * True for types whose hit calls never reach the server. Without `allowWrites`, faults of these types also hit tools
+   * that write, and tools missing from the list.
    */
   readonly withholds?: true
-  /** Whether the fault hits an undrawn call, because of its effect on an earlier call; default: no call. */
+  /**
+   * Returns true when the fault has to hit a call that no draw chose, because of an earlier hit call; default: false.
+   */
   catches?(call: Call, injections: Pick<Injection, 'memory'>): boolean
-  /** The types of foreign plans that mean this type; default: none. */
+  /** Names of this type in plans of other tools; default: none. */
   readonly aliases?: Readonly<Partial<Record<ForeignFormat, readonly string[]>>>
   /** Options of the command line that set a field of another name; an option with a field's name sets this field. */
   readonly options?: FaultOptions
   /** An entry of a plan without its `type`, as in `config/chaos.yaml`. */
   readonly example: Readonly<Record<string, unknown>> & { readonly name: string }
   /**
-   * The fault itself: a layer around the rest of the call's way. It calls `next` when the server is to get the call,
-   * and never throws because of the server.
+   * Returns the layer that applies the fault. The layer calls `next` to send the call on, and never throws because of
+   * the server.
    */
   layer(config: Config, injection: Injection): Layer
 }

@@ -11,7 +11,9 @@ export interface Claim<About extends Subject = Subject> extends Bound {
   readonly subject: About
 }
 
-/** The name may have capitals and dashes, and the value spaces, so that the problem says which part is wrong. */
+/**
+ * Also matches names with capitals or dashes, and values with spaces, so that the problem can say which part is wrong.
+ */
 const claimPattern = /^([\w-]+)\s*(<=|>=|<|>|=)\s*(\S.*)$/
 
 /** Parses a claim about a subject in `accepted`; returns a `problem` for any other text. */

@@ -20,7 +20,10 @@ const comparisons = {
   '>=': (found: number, value: number) => found >= value,
 }
 
-/** Returns whether a number keeps all bounds; undefined when unknown, or when only part of its range does. */
+/**
+ * Returns true when a number keeps all bounds. Undefined when the number is unknown, or when only a part of its range
+ * keeps the bounds.
+ */
 export function judge(bounds: readonly Bound[], found: number | Range | undefined): boolean | undefined {
   if (found === undefined) return undefined
   const ends = typeof found === 'number' ? [found] : [found.least, found.most]
@@ -32,7 +35,7 @@ export function judge(bounds: readonly Bound[], found: number | Range | undefine
   return kept.every((count) => count === ends.length) || undefined
 }
 
-/** Formats a value for people. */
+/** Returns a value as text, with its unit. */
 export function valueInWords(unit: Unit, value: number): string {
   switch (unit) {
     case 'ms':
@@ -46,7 +49,9 @@ export function valueInWords(unit: Unit, value: number): string {
   }
 }
 
-/** Formats with three digits; with more digits if a share below 1 would otherwise show as 100. */
+/**
+ * Returns a share in percent, with three digits. A share below 1 gets more digits if it would otherwise show as 100.
+ */
 function percentOf(share: number): number {
   const rounded = Number((share * 100).toPrecision(3))
   return rounded === 100 && share < 1 ? Math.floor(share * 1e7) / 1e5 : rounded

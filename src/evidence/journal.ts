@@ -11,14 +11,14 @@ import { numbered } from '../units/numbered.ts'
 /** The `previous` hash of the first run. */
 const ROOT = '0'.repeat(64)
 
-/** Most runs kept, and most bytes of runs. Past either limit the oldest go. */
+/** Maximum number of kept runs, and of their bytes. Beyond either limit, the oldest runs are removed. */
 const MAX_RUNS = 200
 const MAX_BYTES = 64 * 1024 ** 2
 
 /** Largest document of a run, in bytes. */
 const MAX_RUN_BYTES = 4 * 1024 ** 2
 
-/** Most marks of damage kept in a head; the first marks are the most useful. */
+/** Maximum number of marks of damage in a head; the first marks are the most useful. */
 const MAX_MARKS = 16
 
 /** A run on disk: record and position in the chain. */
@@ -303,7 +303,7 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
   const gone = await goneIn(folder, head?.open ?? [], sealed)
   for (const id of gone) wrong(openFileOf(id), GONE)
   damage.push(...gone.map((id) => `the unfinished run ${id} was missing`))
-  // A file with a problem above is not missing.
+  // A file that already has a problem above is not reported as missing.
   const told = new Set(problems.map(({ file }) => file))
   problems.push(
     ...chainProblems(folder, sealed, head).filter(({ file, why }) => why !== GONE || !told.has(file)),
@@ -353,7 +353,7 @@ function chainProblems(
     for (; expected < run.seq; expected++) problems.push({ file: join(folder, fileOf(expected)), why: GONE })
     if (before?.seq !== run.seq - 1 && head?.seq === run.seq - 1) before = head
     if (before !== undefined && before.seq === run.seq - 1 && run.previous !== before.hash)
-      problems.push({ file: join(folder, fileOf(run.seq)), why: `does not go on from run ${before.seq}` })
+      problems.push({ file: join(folder, fileOf(run.seq)), why: `does not continue run ${before.seq}` })
     before = run
     expected = run.seq + 1
   }
@@ -392,7 +392,7 @@ function readHead(text: string | undefined, key: KeyObject): Head | undefined {
     : { seq, oldest, hash, open, damage }
 }
 
-/** Most bytes added to a document by its signature. */
+/** Maximum number of bytes that a signature adds to a document. */
 const SIGNATURE_BYTES = 200
 
 /** Returns a document with its HMAC. The HMAC includes the kind, so a document cannot pass as another kind. */

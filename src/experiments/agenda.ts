@@ -33,15 +33,15 @@ export interface Situation {
 }
 
 export type Step =
-  /** Runs; `begins`: from now on. */
+  /** The experiment runs. `begins`: its run begins now. */
   | (Portioned & { readonly runs: true; readonly begins: boolean })
   | {
       readonly experiment: Experiment
       readonly runs: false
-      /** Why the run ends now. A repetition begins with the next config: nothing of this run may be left by then. */
+      /** Why the run ends now. With `beginsNext`, a new run begins when the config is applied again. */
       readonly ends?: string
       readonly beginsNext?: boolean
-      /** The experiment that blocks it. */
+      /** Name of the experiment that blocks this experiment. */
       readonly waitsFor?: string
     }
 
@@ -85,7 +85,10 @@ export function agendaFor(config: ExperimentConfig, situation: Situation): Step[
   })
 }
 
-/** Whether to run; an ended experiment needs a start by hand, or other settings, to run again. */
+/**
+ * Returns true when an experiment should run. An ended experiment runs again only after an operator's start, or with
+ * other settings.
+ */
 function isWanted(experiment: Experiment, { started, ended }: Situation): boolean {
   const { name, active } = experiment
   return started.has(name) || (active && ended.get(name)?.settings !== settingsOf(experiment))
@@ -105,7 +108,10 @@ function whyEnds(
   return changed === undefined ? undefined : { ends: `the policy set "${changed}" changed` }
 }
 
-/** Returns an experiment at a server where all portions together exceed `TOGETHER`; undefined for none. */
+/**
+ * Returns another experiment at a server where the portions of all experiments together exceed `TOGETHER`; undefined
+ * when no server has too many.
+ */
 function crowding(
   experiment: Experiment,
   portion: number,
@@ -120,7 +126,7 @@ function crowding(
   return undefined
 }
 
-/** Sums of portions are not exact in binary. */
+/** Tolerance for sums of portions, which are not exact in binary. */
 const HAIR = 1e-9
 
 /** Returns the settings of an experiment as canonical JSON, without `active`. */

@@ -11,7 +11,7 @@ import { armName, type Experiment, splitOf } from './schema.ts'
 interface Unit {
   /** Unique in its experiment. Session names and header values may be secrets, so the key has digests of them. */
   readonly key: string
-  /** Whether the call lacked the unit the experiment assigns by. */
+  /** True when the call lacked the unit by which the experiment assigns. */
   readonly isFallback: boolean
 }
 
@@ -30,16 +30,16 @@ export type Assignment =
   | 'not_drawn'
   | 'excluded'
 
-/** The same in every process: draws depend only on the salt and the unit. */
+/** Draws are the same in every process: they depend only on the salt and the unit. */
 const random = createKeyedRandom(0)
 
-/** Most remembered assignments. Forgotten units are drawn again, with the same result. */
+/** Maximum number of remembered assignments. Forgotten units are drawn again, with the same result. */
 const MAX_REMEMBERED = 10_000
 
 /**
- * Compiles the assignment of an experiment; the function returns undefined for calls that do not match. A keyed hash of
- * the unit decides whether the unit takes part; a second, independent hash decides the arm. So a larger share moves no
- * unit to another arm.
+ * Returns a function that assigns calls to the arms of an experiment. The function returns undefined for calls that do
+ * not match. A keyed hash of the unit decides whether the unit takes part; a second, independent hash decides the arm.
+ * So a larger share moves no unit to another arm.
  */
 export function assigner(experiment: Experiment): (call: Call) => Assignment | undefined {
   const { match, share, assignBy } = experiment
@@ -90,7 +90,7 @@ const unnamed: Readonly<Record<Experiment['assignBy'], string>> = {
   header: 'no value of the header',
 }
 
-/** Returns in words why an experiment excludes calls: which name they lack. */
+/** Returns the name that excluded calls lack, as text such as `no task (intent)`. */
 export const unnamedBy = ({ assignBy }: Pick<Experiment, 'assignBy'>): string => unnamed[assignBy]
 
 /** Returns the arm chosen by the agent; empty for none. */
@@ -130,14 +130,17 @@ function askedFor(
   }
 }
 
-/** Tasks of two tenants differ, even with the same name. */
+/** Returns the key of a task. Tasks of two tenants have different keys, even with the same name. */
 const ofTask = ({ source, id }: Task, { tenant }: Call) => taskUnit(source, tenant, id)
 
 const tenantOf = ({ tenant }: Call) => tenantUnit(tenant)
 
 const sessions = new WeakMap<object, string>()
 
-/** Undefined for modern callers: they have no session, so one caller may stand for many agents. */
+/**
+ * Returns the key of the caller's session. Undefined for modern callers: they have no session, and one caller may stand
+ * for many agents.
+ */
 function sessionOf({ caller }: Call): string | undefined {
   if (caller.era === 'modern') return undefined
   let unit = sessions.get(caller)

@@ -9,7 +9,7 @@ export interface Table {
   readonly numbers: number
 }
 
-/** A string is a paragraph; a heading stands within its section. */
+/** A string is a paragraph; a `heading` is a heading inside of a section. */
 export type Block =
   string | { readonly list: readonly string[] } | { readonly heading: string } | { readonly table: Table }
 

@@ -55,7 +55,7 @@ const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^
 
 /**
  * Returns the division of a server's limits while these experiments run: the shares of all arms, then the rest for
- * other requests. By name of each server at which `experiment` takes calls.
+ * other requests. The keys are the names of the servers at which `experiment` takes calls.
  */
 export function sharesAt(
   experiment: Experiment,
@@ -76,11 +76,11 @@ export function sharesAt(
 
 export const takesServer = ({ match }: Pick<Experiment, 'match'>): Glob => glob(match.server ?? '*')
 
-/** Whether two experiments take calls of the same server. */
+/** Returns true when two experiments take calls of the same server. */
 export const meet = (one: Experiment, other: Experiment, servers: readonly string[]): boolean =>
   servers.filter(takesServer(one)).some(takesServer(other))
 
-/** Whether a call could be in both experiments. */
+/** Returns true when a call could be in both experiments. */
 export function overlap(one: Experiment, other: Experiment, servers: readonly string[]): boolean {
   const [a, b] = [one.match, other.match]
   return meet(one, other, servers) && globsMeet(a.tool, b.tool) && globsMeet(a.tenant, b.tenant)

@@ -48,7 +48,7 @@ export interface Run {
   readonly samples: Samples
   readonly looks: readonly Look[]
   readonly judgement: Judgement
-  /** Undefined while the run goes on. */
+  /** Undefined while the run is under way. */
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
@@ -196,7 +196,7 @@ export class Experiments {
     )
     this.#started.clear()
     this.#look()
-    // Later, because this config is only just coming into force.
+    // Applies the config again later, because this config is only just coming into force.
     if (steps.some((step) => !step.runs && step.beginsNext === true))
       this.#parts.clock.after(0, () => this.#refresh())
   }
@@ -358,7 +358,7 @@ export class Experiments {
     this.#ended.set(name, run)
     const tell = () => emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
     if (!isApart) return tell()
-    // Meanwhile, the judgement of the latest look stands.
+    // Until the judgement is ready, the judgement of the latest look is shown.
     void judgeApart(run.experiment, known).then((judged) => {
       this.#take(run, known, judged)
       tell()
@@ -371,7 +371,7 @@ export class Experiments {
     this.#refresh()
   }
 
-  /** Keeps an already scheduled look: successive configs must not postpone the look. */
+  /** Schedules the next look. Keeps an already scheduled look: successive configs must not postpone the look. */
   #look(): void {
     if (this.#runs.size === 0) this.close()
     if (this.#runs.size === 0 || this.#cancelLook !== undefined) return
@@ -400,7 +400,7 @@ export class Experiments {
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
-  /** Frees the samples of the oldest ended run with samples. Its findings stay. */
+  /** Frees the samples of the oldest ended run with samples. The findings of the run stay. */
   #reclaim(): void {
     for (const { samples } of this.#ended.values()) {
       if (samples.all().length === 0) continue
@@ -418,7 +418,7 @@ export class Experiments {
     run.judgedUntil = begun + tookMs * PAUSES
   }
 
-  /** `isOver`: nothing more will come. */
+  /** Returns the units of a run for a judgement. `isOver`: no more calls of the run will end. */
   #known({ experiment, samples }: OpenRun, isOver: boolean): KnownUnits {
     const { clock, quiet } = this.#parts
     const now = clock.now()

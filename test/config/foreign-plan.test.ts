@@ -31,7 +31,7 @@ test('targets of mcp-chaos-monkey are what the aliases of the config say, in a b
 
 test('a target that is neither a server nor an alias is an error at its place that names aliases', async (t) => {
   assert.deepEqual(await errorsOf(t, `${servers}chaos:\n${faults}`), [
-    '6:17  chaos.faults[0].target  "redis" is no server here; there are weather, cache; "aliases" may say which SERVER or SERVER/TOOL it is',
+    '6:17  chaos.faults[0].target  "redis" is no server here; there are weather, cache; "aliases" can map the target to SERVER or SERVER/TOOL',
   ])
   assert.match(
     (

@@ -94,7 +94,7 @@ test('a fault at a tool without targets is injected, and the answer says that no
       })
     ).warnings
   assert.deepEqual(await inject('raed'), [
-    'match.tool: "raed" matches no tool of flaky: it hits nothing until there is one; did you mean read?',
+    'match.tool: "raed" matches no tool of flaky: the fault hits nothing until there is such a tool; did you mean read?',
   ])
   assert.equal(await inject('re*'), undefined)
   assert.deepEqual(await inject('write', 'flaky', false), [

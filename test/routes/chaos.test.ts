@@ -255,7 +255,7 @@ test('a target is what the aliases of the config say; one that is nothing is ref
       {
         path: 'target',
         message:
-          '"oauth-token" is no server here; there is cache; "aliases" may say which SERVER or SERVER/TOOL it is',
+          '"oauth-token" is no server here; there is cache; "aliases" can map the target to SERVER or SERVER/TOOL',
       },
     ])
   }

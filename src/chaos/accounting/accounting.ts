@@ -22,19 +22,20 @@ const NOTHING: readonly FaultFate[] = []
 const LEAST_DELAY_MS = 1
 
 /**
- * Follows injected faults to the agent's view of them, and to the agent's next action.
+ * Determines the effect of each injected fault on the agent's call, and records how the agent reacted.
  *
  * Each injection has exactly one fate, known when the call is over. The first true line decides:
  *
  * - `not_reached`: no effect on the call, because the call or the fault had ended.
  * - `surfaced`: the agent got an error, or a reply that says something is missing.
  * - `escaped`: the agent got a good reply that shows the effect of the fault.
- * - `delayed`: the agent got a good reply, and the fault held the call before for a millisecond or more.
- * - `masked`: the agent got a good reply.
+ * - `delayed`: the agent got a good reply, and the fault had held the call for a millisecond or more.
+ * - `masked`: the agent got a good reply without a delay.
  *
- * So for any fault injected = masked + delayed + surfaced + escaped + not_reached: see `FaultCounts`, and the metrics
- * `faults_injected_total` and `fault_outcomes_total`. A cached reply that reaches later calls is reported with these,
- * and counted apart. The gateway's own requests are counted in the same way, apart from agents' calls.
+ * For any fault: injected = masked + delayed + surfaced + escaped + not_reached: see `FaultCounts`, and the metrics
+ * `faults_injected_total` and `fault_outcomes_total`. A corrupted reply served from a cache is reported with each later
+ * call that gets the reply, and counted as `kept`. The gateway's own requests to servers have separate counts of the
+ * same kind.
  */
 export class Accounting {
   readonly #parts: AccountingParts
@@ -50,8 +51,8 @@ export class Accounting {
   }
 
   /**
-   * Returns the fate of every fault of a call, by the agent's outcome. Call once per call, at its very end. A corrupted
-   * reply that was cached and served again counts for the call that got the reply.
+   * Returns the fates of all faults of a call, given the outcome that the agent gets. Call this once per call, at its
+   * end. A corrupted reply from a cache counts for the call that got the reply.
    */
   account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
     const { corruptions } = this.#parts
@@ -79,9 +80,8 @@ export class Accounting {
   }
 
   /**
-   * Returns the names of the faults without which a call would have ended otherwise; while its outcome is undefined,
-   * the faults that hold the call. A fault that only holds a call is named if the call timed out, and the fault held
-   * the call for half of the time.
+   * Returns the names of the faults that caused a call's outcome. For a call without an outcome, or an aborted call,
+   * returns the faults that held the call for at least half of the time.
    */
   culprits({ record, signal }: Call, outcome: Outcome | undefined): readonly string[] {
     const own = (injectedFaults.of(record) ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
@@ -95,7 +95,9 @@ export class Accounting {
     return own.filter(isCulprit).map(({ fault }) => fault)
   }
 
-  /** Counts a call about to be sent: a repeated attempt is due to, or in spite of, earlier faults. */
+  /**
+   * Counts an attempt about to be sent as `resent` for each fault that took effect on an earlier attempt at the call.
+   */
   sentAgain({ record, attempt }: Call): void {
     for (const injected of injectedFaults.of(record) ?? []) {
       if (injected.side === 'client' || injected.attempt >= attempt || injected.resent === true) continue
@@ -107,8 +109,8 @@ export class Accounting {
   }
 
   /**
-   * Records an agent's action after the latest call with this id, or of this intent: of all callers unless `whose`
-   * names a caller or its task. Returns the number of injected faults concerned; a fault keeps a known outcome.
+   * Records how an agent reacted to its latest call with this id or intent. `whose` limits the search to a caller or a
+   * task. Returns the number of faults whose outcome was recorded; a known outcome is not replaced.
    */
   report(
     callId: string | number,
@@ -126,7 +128,7 @@ export class Accounting {
     return entries.filter((entry) => entry.callKey === latest && this.#note(entry, agent)).length
   }
 
-  /** Records that the agent believed a fault's value. Returns false when this is known already. */
+  /** Records that the agent used a value made by a fault. Returns false when the agent's reaction is known already. */
   silent(entry: DecisionEntry): boolean {
     return this.#note(entry, 'silent')
   }
@@ -153,7 +155,7 @@ function fateOf(injection: AppliedInjection, isTold: boolean, isSeen: boolean): 
   return injection.heldMs >= LEAST_DELAY_MS ? 'delayed' : 'masked'
 }
 
-/** Whether the agent can see that something went wrong. */
+/** Returns true when the agent can see an error, or a note that parts are missing. */
 function isWarned(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return true
   const { wire, partial, result } = outcome
@@ -161,11 +163,11 @@ function isWarned(outcome: Outcome): boolean {
   return partial !== undefined || verdictOf(result.value) !== 'unchecked' || saysPartial(result.value.result)
 }
 
-/** Whether a result itself says something is missing, though no policy has checked. */
+/** Returns true when the result itself declares missing parts in its `_meta`, without a policy's check. */
 const saysPartial = (result: unknown): boolean =>
   isObject(result) && isObject(result._meta) && isObject(result._meta[PARTIAL_KEY])
 
-/** Where a later call reports how the agent used an earlier call: `{call, outcome}`. */
+/** Key in `_meta` of a request under which the agent reports `{call, outcome}` about an earlier call. */
 export const OUTCOME_KEY = 'dev.breakwater/outcome'
 
 const outcomes: ReadonlySet<unknown> = new Set<AgentOutcome>(['safe', 'silent', 'unknown'])
@@ -176,7 +178,7 @@ interface Reported {
   readonly outcome: AgentOutcome
 }
 
-/** Returns the outcome a call reports of an earlier call; undefined when the report is missing or invalid. */
+/** Returns the report in a call about an earlier call; undefined when the report is missing or invalid. */
 export function reportedIn({ message }: Call): Reported | undefined {
   const said = metaOf(message.value, 'params', OUTCOME_KEY)
   if (!isObject(said)) return undefined

@@ -3,25 +3,26 @@ import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { ownText, Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 
-/** Most watched values; the oldest are forgotten first. */
+/** Maximum number of watched values; the oldest values are forgotten first. */
 const MAX_CANARIES = 10_000
 
-/** Most values taken from a result, and most values examined in a call. */
+/** Maximum number of values taken from a result, and of values examined in a call. */
 const MAX_LEAVES = 1_000
 
-/** Shorter values could come from anywhere. */
+/** Length of the shortest watched values, in characters: shorter values also occur by chance. */
 const SHORTEST = 6
 
 /** Longest examined text, in characters. */
 const LONGEST = 4_096
 
 /**
- * Values only a fault can have made: the server never sent them. A value found in a later call's arguments shows the
- * agent believed the value. The values come from the mutation itself, so no marker warns the agent.
+ * Watches values that a fault put into a reply and the server never sent. Such a value in the arguments of a later call
+ * shows that the agent used the faulty reply. The values are the fault's own changes, so no additional marker warns the
+ * agent.
  */
 export class Canaries {
   readonly #planted = new Recent<DecisionEntry>(MAX_CANARIES)
-  /** Whether any value was ever planted: a plain field. */
+  /** True once a value was planted. A plain field, so that the check costs calls nothing. */
   any = false
 
   /** Records the values in `changed` that `original` lacks. */
@@ -59,15 +60,15 @@ const words = (text: string): string[] =>
   text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)
 
 /**
- * The changed results, with the culprits of each. Results are recognised by identity, so no mark shows on the wire. The
- * inner parts are recognised by identity too, because outer layers wrap results anew.
+ * Remembers which faults (`Culprit`) changed which results. A result is recognised by object identity, so nothing is
+ * added on the wire. The inner objects are remembered too, because outer layers wrap results in new objects.
  */
 export class Corruptions<Culprit> {
   readonly #by = new WeakMap<object, ReadonlySet<Culprit>>()
-  /** Whether any result was ever changed: a plain field, so calls pay nothing before. */
+  /** True once a result was changed. A plain field, so that the check costs calls nothing. */
   any = false
 
-  /** Records that `culprit` made `changed`, from `original` if there was an original. */
+  /** Records that `culprit` made the result `changed`, from the result `original` if given. */
   mark(culprit: Culprit, changed: CallResult, original?: CallResult): void {
     const culprits = new Set(original === undefined ? [] : this.#in(original))
     culprits.add(culprit)

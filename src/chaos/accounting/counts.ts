@@ -1,6 +1,9 @@
 import type { Fate } from '../../mesh/injected.ts'
 
-/** The agent's use of a hit reply, as reported. `silent` also if a value made by the fault appears in a later call. */
+/**
+ * The agent's reaction to a fault, as the agent reports it. `silent` also when a value made by the fault appears in a
+ * later call.
+ */
 export type AgentOutcome = 'safe' | 'silent' | 'unknown'
 
 /**
@@ -15,7 +18,7 @@ export type AgentOutcome = 'safe' | 'silent' | 'unknown'
  */
 export interface FaultCounts {
   decided: number
-  /** Drawn, with something to do. */
+  /** The random draw chose the call, and the fault was able to act on it. */
   injected: number
   hits: number
   /** The call, or the fault, was over before any effect. */
@@ -24,9 +27,9 @@ export interface FaultCounts {
   shadowed: number
   /** Would have exceeded `maxConcurrent`. */
   overflow: number
-  /** Drawn, with nothing to do at such a call. */
+  /** The random draw chose the call, but the fault found nothing to change. */
   notApplicable: number
-  /** The mesh recovered: the agent never knew. */
+  /** The agent got a good answer without a delay: the mesh recovered. */
   masked: number
   /** The agent got a good answer, after a delay. */
   delayed: number
@@ -34,13 +37,13 @@ export interface FaultCounts {
   delayedMs: number
   /** The agent got an error, or a note that something is missing: it can fail safely. */
   surfaced: number
-  /** A corrupted reply reached the agent, looking fine. */
+  /** The agent got a corrupted reply without a sign of an error. */
   escaped: number
-  /** Later calls that got a cached corrupted reply, looking fine. */
+  /** Later calls that got the corrupted reply from a cache, without a sign of an error. */
   kept: number
   /** Attempts the mesh sent after a hit attempt: retries and hedges. */
   resent: number
-  /** Calls and attempts a breaker kept from a server the fault had hit before. */
+  /** Calls and attempts that an open breaker rejected after hits of the fault. */
   rejections: number
   safe: number
   silent: number
@@ -68,7 +71,7 @@ export const newFaultCounts = (): FaultCounts => ({
   unknown: 0,
 })
 
-/** Returns the number of injections without a fate: the hit calls are under way. */
+/** Returns the number of injections that have no fate yet, because the hit calls are under way. */
 export function openFates(
   counts: Pick<FaultCounts, 'injected' | 'masked' | 'delayed' | 'surfaced' | 'escaped' | 'notReached'>,
 ): number {

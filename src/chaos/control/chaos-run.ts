@@ -13,9 +13,9 @@ interface ArmedFaultsParts {
   readonly clock: Clock
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
-  /** Hears of every change of the armed faults. */
+  /** Called after each change, with all armed faults. */
   readonly onChange: (faults: readonly ArmedFault[]) => void
-  /** Hears of an expired fault, after its removal. */
+  /** Called with an expired fault, after its removal. */
   readonly onExpired: (fault: ArmedFault) => void
 }
 
@@ -24,7 +24,7 @@ interface Armed {
   readonly cancel: Cancel
 }
 
-/** The armed faults, each until its time is up: the plan's faults first, in the plan's order. */
+/** Holds the armed faults, and ends each fault when its `ttl` is over. */
 export class ArmedFaults {
   readonly #parts: ArmedFaultsParts
   readonly #held = new Map<string, Armed>()
@@ -45,11 +45,13 @@ export class ArmedFaults {
     return held
   }
 
-  /** Returns the faults in nesting order: the plan's, then the runtime API's in order of arrival. */
+  /**
+   * Returns the armed faults, outermost first: the faults of the plan in its order, then the runtime API's by arrival.
+   */
   list(): ArmedFault[] {
     const armed = [...this.#held.values()].map((held) => held.armed)
     const place = ({ fault }: ArmedFault) => this.#order.get(fault.name) ?? Infinity
-    // Two faults that the plan does not have differ by NaN (Infinity - Infinity): `|| 0` keeps them as they came.
+    // Two faults outside of the plan compare as NaN (Infinity - Infinity): `|| 0` keeps their order.
     return armed.sort((a, b) => place(a) - place(b) || 0)
   }
 
@@ -57,7 +59,7 @@ export class ArmedFaults {
     return this.#held.get(name)?.armed
   }
 
-  /** Arms new faults, and ends the faults named in `without`. `order`: names, in the plan's order. */
+  /** Arms new faults, and ends the faults named in `without`. `order`: the names of the plan's faults, in order. */
   change(
     faults: readonly Fault[],
     random: KeyedRandom,
@@ -81,7 +83,9 @@ export class ArmedFaults {
     this.#tell()
   }
 
-  /** Releases held calls; all faults stay armed. `servers`: only faults that can hit any of these. */
+  /**
+   * Releases held calls; all faults stay armed. With `servers`, only calls of faults that match one of these servers.
+   */
   release(reason: ReleaseReason, servers?: readonly string[]): void {
     for (const { armed } of this.#held.values()) {
       const reaches = glob(armed.fault.match?.server ?? '*')
@@ -108,7 +112,7 @@ export class ArmedFaults {
   }
 }
 
-/** Most past faults with readable counters. */
+/** Maximum number of faults, armed or ended, whose counters stay readable. */
 const MAX_RUNS = 2_000
 
 interface ChaosRunParts {
@@ -118,11 +122,11 @@ interface ChaosRunParts {
   readonly engine: Engine
   readonly onExpired: (name: string) => void
   readonly onEnd: (by: string, why: string) => void
-  /** Hears of faults just armed or no longer armed: their effect on calls begins or ends. */
+  /** Called with the faults that were just armed or have just ended. */
   readonly onTurned: (faults: readonly Fault[]) => void
 }
 
-/** The armed faults and their time. The caller decides whether faults may be armed. */
+/** Arms and ends faults of the plan and of the runtime API. The caller first checks that faults may be armed. */
 export class ChaosRun {
   readonly armed: ArmedFaults
   readonly lease: RunLease
@@ -137,7 +141,7 @@ export class ChaosRun {
     this.#engine = engine
     this.#onEnd = onEnd
     this.#onTurned = onTurned
-    this.lease = new RunLease(clock, () => onEnd('lease', 'nobody renewed it'))
+    this.lease = new RunLease(clock, () => onEnd('lease', 'nobody renewed the lease'))
     this.armed = new ArmedFaults({
       clock,
       kill,
@@ -150,7 +154,7 @@ export class ChaosRun {
     })
   }
 
-  /** Whether the plan is armed; runtime API faults may be armed without the plan. */
+  /** True while the plan is armed. Faults of the runtime API may be armed without the plan. */
   get planned(): boolean {
     return this.#planned
   }
@@ -166,7 +170,7 @@ export class ChaosRun {
     this.lease.renew(lease)
   }
 
-  /** Arms the faults of a plan that are not armed. */
+  /** Arms each fault of a plan that is not armed yet. */
   arm({ faults, seed, lease }: ChaosConfig): void {
     this.begin(lease)
     this.lease.renew(lease)
@@ -175,8 +179,8 @@ export class ChaosRun {
   }
 
   /**
-   * Replaces the armed plan. Unchanged faults stay; another seed changes all of them. After a plan without faults no
-   * plan is armed, and runtime API faults stay.
+   * Replaces the armed plan. Unchanged faults stay armed, but with another seed every fault is armed anew. An empty
+   * plan disarms the plan; faults of the runtime API stay.
    */
   replace(before: ChaosConfig, { faults, seed, lease }: ChaosConfig, by: string): void {
     const { added, removed, changed, kept } = diffPlans(before.faults, faults)
@@ -213,7 +217,7 @@ export class ChaosRun {
   }
 }
 
-/** Ends a run nobody renews. */
+/** Ends a run when nobody renews its lease in time. */
 class RunLease {
   readonly #clock: Clock
   readonly #onEnd: () => void
@@ -225,12 +229,12 @@ class RunLease {
     this.#onEnd = onEnd
   }
 
-  /** Time left; undefined while not running. */
+  /** Time until the lease ends, in milliseconds; undefined while there is no lease. */
   get remainingMs(): Millis | undefined {
     return this.#cancel === undefined ? undefined : Math.max(0, this.#endsAt - this.#clock.now())
   }
 
-  /** Runs for `ms` from now; undefined: without an end. */
+  /** Lets the lease end `ms` milliseconds from now; with undefined, the run needs no lease. */
   renew(ms: Millis | undefined): void {
     this.stop()
     if (ms === undefined) return

@@ -11,22 +11,25 @@ export interface ControllerParts extends Locks {
   readonly clock: Clock
   readonly faultEnvironment: FaultEnvironment
   /**
-   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools not
-   * known to be read-only.
+   * Returns the effect of running a call again. A fault without `allowWrites` hits only read-only tools, unless its
+   * type has `withholds`.
    */
   readonly effectOf: (call: Call) => Effect
-  /** Whether faults leave a server alone, whatever they match; default: never. */
+  /** Returns true for a server that no fault may hit; default: false for all servers. */
   readonly isProtected?: (server: string) => boolean
-  /** Whether the server's missing tool list alone could say which of its tools only read; default: never. */
+  /**
+   * Returns true while the gateway lacks the tool list that would say which tools of a server are read-only; default:
+   * false.
+   */
   readonly awaitsList?: (server: string) => boolean
   readonly emit: (event: ChaosEvent) => void
   /** The file in which a kill outlives the process; without a file, the kill ends with the process. */
   readonly killRecord?: string | undefined
-  /** The folder for key and head, apart from the journal; default: the journal's folder. */
+  /** The folder for the journal's key file and head file; default: the folder of the journal. */
   readonly stateDir?: string | undefined
-  /** Hears of journal entries that will never be written. */
+  /** Called with the number of journal entries that will never be written. */
   readonly onDropped?: (count: number) => void
-  /** Hears of faults whose effect on calls begins or ends. Must not throw. */
+  /** Called with the faults whose effect on calls begins or ends. Must not throw. */
   readonly onTurned?: (faults: readonly Fault[]) => void
   /** The fault types; default: all existing types. */
   readonly registry?: FaultRegistry

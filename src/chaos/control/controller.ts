@@ -30,7 +30,7 @@ export class Controller {
   readonly #attachments: Attachments
   readonly #announcer: Announcer
   readonly #killRecord: KillRecord | undefined
-  /** Whether the process is about to end: arming is then refused. */
+  /** True when the process is about to end: arming is then refused. */
   #isStopping = false
   #config: ChaosConfig = chaos.parse({})
   #plannedBy = 'config'
@@ -56,7 +56,7 @@ export class Controller {
     this.killSwitch.onKill(() => this.#killed())
   }
 
-  /** Changes with the plan, the armed faults and the kill switch; differs between processes. */
+  /** A text that changes with the plan, the armed faults and the kill switch, and differs between processes. */
   get revision(): string {
     return this.#announcer.revision
   }
@@ -66,8 +66,8 @@ export class Controller {
   }
 
   /**
-   * Applies the block of the config in force, at boot and whenever another config comes into force. An unchanged block
-   * changes nothing: neither the armed faults, nor a plan put in its place by hand.
+   * Applies the `chaos` block of the config, at boot and after each reload. An unchanged block does nothing: the armed
+   * faults, and a plan set through the admin API, stay.
    */
   follow(config: ChaosConfig): void {
     if (isDeepStrictEqual(config, this.#followed)) return
@@ -77,10 +77,10 @@ export class Controller {
 
   /**
    * Applies a config: at boot, and on reloads. The process starts disarmed unless the config says `enabled` and
-   * `persist`. A reload that sets `enabled` arms the plan, and a reload that removes `enabled` disarms the plan: both
-   * are orders of the config's editor, and override an operator's earlier `disarm`. While `enabled` stays set,
-   * unchanged faults stay armed with their counters and their time, and an operator's `disarm` holds. Another seed
-   * begins another run. A kill, of this process or an earlier process, holds until lifted.
+   * `persist`. A reload that sets `enabled` arms the plan, and a reload that removes `enabled` disarms the plan. Both
+   * override an operator's earlier `disarm`. While `enabled` stays set, unchanged faults stay armed with their counters
+   * and their time, and an operator's `disarm` holds. Another seed begins another run. A kill, of this process or an
+   * earlier process, holds until lifted.
    */
   apply(config: ChaosConfig, by = 'config'): void {
     const before = this.#config
@@ -108,9 +108,9 @@ export class Controller {
 
   #replace(before: ChaosConfig, by: string): void {
     this.#run.replace(before, this.#config, by)
-    // The remaining faults were armed by others.
+    // The remaining faults were armed through the runtime API.
     if (this.#run.armed.size > 0 && !this.#run.planned)
-      this.#announcer.last = { ...this.#announcer.last, by, why: 'took the plan away; injected faults stay' }
+      this.#announcer.last = { ...this.#announcer.last, by, why: 'removed the plan; injected faults stay' }
   }
 
   /** Arms the faults of the plan that are not armed, expired faults included. */
@@ -127,8 +127,8 @@ export class Controller {
   }
 
   /**
-   * Disarms all faults, and releases the held calls. Keeps author and reason even if nothing was armed; a kill in force
-   * stays the reason of the state.
+   * Disarms all faults, and releases the held calls. Records author and reason even if no fault was armed. While the
+   * kill switch is on, the kill stays the reason of the state.
    */
   disarm(by: string, why: string): Done {
     this.#run.stop('disarmed')
@@ -142,7 +142,9 @@ export class Controller {
     if (this.#run.armed.size > 0 || this.#run.planned) this.disarm(by, why)
   }
 
-  /** Names the unarmed faults of an enabled plan, and the way to arm them; undefined when there are none. */
+  /**
+   * A warning that names the unarmed faults of an enabled plan, and how to arm them; undefined without unarmed faults.
+   */
   get unarmed(): string | undefined {
     const { enabled, faults } = this.#config
     const names = faults.flatMap(({ name }) => (this.#run.armed.get(name) === undefined ? name : []))
@@ -168,13 +170,13 @@ export class Controller {
     return DONE
   }
 
-  /** Protects servers from now on: releases calls held by faults that could have hit these servers. */
+  /** Releases the calls held by faults that match these servers. Call this when servers become protected. */
   spare(servers: readonly string[]): void {
     this.#run.armed.release('protected', servers)
     this.#parts.onTurned?.(this.#run.armed.list().map(({ fault }) => fault))
   }
 
-  /** Why an experiment may not run here and now, with faults or without; undefined when it may. */
+  /** Returns why an experiment, with or without faults, may not start now; undefined when it may start. */
   refusalOf(withFaults: boolean): string | undefined {
     if (withFaults || this.killSwitch.on) return this.#refusal(1)
     return this.#lock === undefined ? undefined : `refused: ${this.#lock}`
@@ -201,7 +203,7 @@ export class Controller {
     })
   }
 
-  /** Returns what the latest fault of this name did, and its end; undefined for an unknown name. */
+  /** Returns the status of the latest fault with this name, armed or ended; undefined for an unknown name. */
   faultStatus(name: string): FaultStatus | undefined {
     return latestStatus(name, this.#looks())
   }
@@ -214,7 +216,10 @@ export class Controller {
     }
   }
 
-  /** Disarms; calls already hit may still end, and are journaled. Resolves when all entries so far are written. */
+  /**
+   * Disarms all faults. Calls already hit may still end, and are journaled. Resolves when all earlier entries are
+   * written.
+   */
   stop(): Promise<void> {
     this.#isStopping = true
     this.#end('shutdown', 'the process ends')
@@ -222,7 +227,7 @@ export class Controller {
     return this.#attachments.stop()
   }
 
-  /** Stops for the last time: later entries are lost. */
+  /** Stops, and closes the journal file: later entries are lost. */
   async close(): Promise<void> {
     await this.stop()
     await this.#attachments.close()
@@ -248,10 +253,10 @@ export class Controller {
   }
 }
 
-/** The questions and reports of the parts to their controller. */
+/** Callbacks through which the parts ask the controller, and report to it. */
 interface Control {
   readonly config: () => ChaosConfig
-  /** Why a plan with this number of faults may not be armed now; undefined when it may. */
+  /** Returns why a plan with this number of faults may not be armed now; undefined when it may be armed. */
   readonly refusal: (faults: number) => string | undefined
   readonly onEnd: (by: string, why: string) => void
 }
@@ -275,7 +280,7 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
   const kill = new KillSwitch(clock, killRecord)
   const announcer = new Announcer({ clock, journal, emit, killed: kill.killed })
   const onError = (errors: number) => {
-    // A strict engine that disarmed itself would let later calls through.
+    // A strict engine fails calls after its own errors: after a disarm, later calls would pass.
     if (errors >= config().engineErrors && !config().strict) onEnd('engine', `it failed ${errors} times`)
   }
   const engine = new Engine({ ...parts, emit: (event) => announcer.tell(event), kill, journal, onError })
@@ -294,7 +299,7 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
     maxTtl: () => config().maxTtl,
     random: () => createKeyedRandom(config().seed),
     isPlanned: (name) => config().faults.some((fault) => fault.name === name),
-    // Runtime faults have their own leases, if their makers want leases.
+    // Runtime faults may have their own leases, so the run gets no lease.
     onBegin: () => run.begin(undefined),
     onChange(type, by, detail) {
       announcer.tell({ type, by, detail })
@@ -310,11 +315,11 @@ interface AnnouncerParts {
   readonly clock: Clock
   readonly journal: Journal
   readonly emit: (event: ChaosEvent) => void
-  /** The kill left by an earlier process. */
+  /** The kill recorded by an earlier process; undefined when there is none. */
   readonly killed: KillSwitch['killed']
 }
 
-/** Events that change the state operators see and act upon. */
+/** Types of events that change `revision`. */
 const changing: ReadonlySet<ChaosEvent['type']> = new Set([
   'armed',
   'disarmed',
@@ -326,7 +331,7 @@ const changing: ReadonlySet<ChaosEvent['type']> = new Set([
   'expired',
 ])
 
-/** Reports engine events: to the journal, and to listeners. Never throws. */
+/** Writes chaos events to the journal, and sends them to listeners. Never throws. */
 class Announcer {
   last: { readonly since: number; readonly by: string; readonly why: string }
   readonly #clock: Clock
@@ -362,14 +367,14 @@ class Announcer {
     }
   }
 
-  /** Reports the changes of a new config; nothing for an unchanged config. */
+  /** Reports the changes between two configs; an unchanged config reports nothing. */
   planned(by: string, before: ChaosConfig, config: ChaosConfig): void {
     if (isDeepStrictEqual(before, config)) return
     const { enabled, mode, seed, faults } = config
     this.tell({ type: 'plan', by, detail: { ...diffPlans(before.faults, faults), enabled, mode, seed } })
   }
 
-  /** Records the change when a single fault, injected or over, has changed whether any fault is armed. */
+  /** Records author and reason when the first fault was armed, or the last fault has ended. */
   stands(isArmed: boolean, by: string, why: string): void {
     if (isArmed === this.#isArmed) return
     this.#isArmed = isArmed
@@ -392,7 +397,7 @@ interface AttachmentParts {
   readonly onError: (why: string) => void
 }
 
-/** The engine's files: the journal's file and the kill file, as the config has them. */
+/** Opens and closes the files of the engine as configured: the journal and the kill file. */
 class Attachments {
   readonly #parts: AttachmentParts
   #journal: ChaosConfig['journal'] | undefined
@@ -418,7 +423,7 @@ class Attachments {
     this.#unwatch = killFile === undefined ? () => undefined : watchKillFile(killFile, kill, clock)
   }
 
-  /** Resolves when all earlier entries are written, or could not be. */
+  /** Resolves when all earlier journal entries are written, or their writing has failed. */
   stop(): Promise<void> {
     this.#unwatch()
     return this.#file?.flush() ?? Promise.resolve()

@@ -1,4 +1,4 @@
-/** The facts that decide whether faults may be armed here at all. */
+/** The facts that decide whether this process may arm faults. */
 export interface Locks {
   /** The config's `gateway.environment`, at boot. */
   readonly environment: string | undefined
@@ -8,16 +8,22 @@ export interface Locks {
   readonly variables: Readonly<Record<string, string | undefined>>
 }
 
-/** Names always meaning test environments. The config has to name all others, or arming is refused. */
+/**
+ * Names of environments that always count as test environments. `gateway.chaosEnvironments` has to list other names, or
+ * arming is refused.
+ */
 const forTests: readonly string[] = ['dev', 'development', 'test', 'staging', 'sandbox', 'qa', 'local']
 
-/** Names never meaning test environments. */
+/** Words in the names of production environments. */
 const neverForTests: readonly string[] = ['production', 'prod', 'prd', 'live']
 
-/** Prefixes that reverse the meaning: `pre-production`, `non_prod`. */
+/** Words that turn a following `production` into a test environment: `pre-production`, `non_prod`. */
 const turning: readonly string[] = ['pre', 'non', 'not', 'no']
 
-/** Whether a config may allow faults in an environment of this name: `prod-eu` and `PROD1` are production, too. */
+/**
+ * Returns false for the name of a production environment, such as `prod-eu` or `PROD1`: no config may allow faults
+ * there.
+ */
 export function mayBeForTests(environment: string): boolean {
   const words = normalized(environment).split(/[^a-z]+/)
   return !words.some(
@@ -27,12 +33,12 @@ export function mayBeForTests(environment: string): boolean {
   )
 }
 
-/** Environment variables that name the environment of a process, by custom. */
+/** Environment variables that usually name the environment of a process. */
 const telling: readonly string[] = ['NODE_ENV', 'ENVIRONMENT']
 
 /**
- * Returns why the environment lock refuses, or undefined. The lock fails closed: it refuses any environment not known
- * to be for tests. Read once at boot, so nothing can open the lock later.
+ * Returns why the environment forbids faults; undefined when faults are allowed. Any environment not known to be for
+ * tests forbids faults. Called once at boot, so no later change can allow faults.
  */
 export function environmentLock({ environment, chaosEnvironments, variables }: Locks): string | undefined {
   if (environment === undefined || environment === '') {
@@ -53,7 +59,10 @@ export function environmentLock({ environment, chaosEnvironments, variables }: L
 
 const normalized = (name: string) => name.trim().toLowerCase()
 
-/** The three keys: environment, flag and plan. Returns the missing key; undefined when none is missing. */
+/**
+ * Returns why the plan may not be armed: a forbidden environment, `chaos.enabled` is false, or an empty plan. Undefined
+ * when the plan may be armed.
+ */
 export function refusalOf(lock: string | undefined, enabled: boolean, faults: number): string | undefined {
   if (lock !== undefined) return `refused: ${lock}`
   if (!enabled) return 'refused: chaos.enabled is false'

@@ -14,7 +14,7 @@ export interface RuntimeParts {
   readonly clock: Clock
   readonly armed: ArmedFaults
   readonly registry: FaultRegistry
-  /** Why nothing may be armed now; undefined when arming is allowed. */
+  /** Returns why no fault may be armed now; undefined when arming is allowed. */
   readonly refusal: () => string | undefined
   readonly isProtected: (server: string) => boolean
   readonly maxTtl: () => number
@@ -38,7 +38,7 @@ export type Injected =
     }
   | { readonly ok: false; readonly why: string }
 
-/** A fault's time, while its maker renews the lease. */
+/** A lease that ends a fault `ms` milliseconds after the latest renewal. */
 interface FaultLease {
   readonly ms: Millis
   cancel: Cancel
@@ -47,8 +47,8 @@ interface FaultLease {
 const idOf = (number: number) => `fault-${number}`
 
 /**
- * Faults the runtime API makes one by one: each has an id and a time to live; and, if its maker wants, a lease, which
- * ends the fault when nobody renews the lease in time.
+ * Faults created one by one through the runtime API. Each fault has an id and a time to live. An optional lease ends
+ * the fault when nobody renews the lease in time.
  */
 export class RuntimeFaults {
   readonly #parts: RuntimeParts
@@ -60,7 +60,7 @@ export class RuntimeFaults {
     this.#parts = parts
   }
 
-  /** Returns the id of the next fault, also its name if it has no other: no other fault has this name. */
+  /** Returns the id of the next fault, which is also its default name. No other fault has this name. */
   nextId(): string {
     return idOf(this.#nextNumber())
   }
@@ -130,7 +130,7 @@ export class RuntimeFaults {
     return names.length
   }
 
-  /** Returns the armed faults, and forgets all others. */
+  /** Returns the armed runtime faults, and deletes the records of ended faults. */
   list(): readonly { readonly id: string; readonly name: string }[] {
     for (const [id, name] of this.#names) if (this.#parts.armed.get(name)?.id !== id) this.#forget(id)
     return [...this.#names].map(([id, name]) => ({ id, name }))
@@ -138,7 +138,7 @@ export class RuntimeFaults {
 
   #lease(id: string, ms: Millis): void {
     this.#leases.get(id)?.cancel()
-    const why = `nobody renewed it for ${formatDuration(ms)}`
+    const why = `nobody renewed the lease for ${formatDuration(ms)}`
     this.#leases.set(id, { ms, cancel: this.#parts.clock.after(ms, () => void this.clear(id, 'lease', why)) })
   }
 

@@ -17,13 +17,13 @@ export interface FaultStatus extends FaultCounts {
   readonly target: string
   readonly rate: number
   readonly armed: boolean
-  /** Until the fault's time is up; 0 when not armed. */
+  /** Time until the fault ends, in milliseconds; 0 when the fault is not armed. */
   readonly remainingMs: number
   readonly concurrent: number
-  /** Servers whose calls the fault leaves alone while their lists are unknown. */
+  /** Servers that the fault does not hit, because their tool lists are not known yet. */
   readonly awaitedLists: readonly string[]
   readonly config: Fault
-  /** The same counts for the gateway's own requests to servers: no agent's calls, and included in no other count. */
+  /** The same counts for the gateway's own requests to servers. No other count includes these requests. */
   readonly discovery: FaultCounts
 }
 
@@ -34,7 +34,7 @@ export interface Status {
   readonly by: string
   readonly why: string
   readonly environment: string | undefined
-  /** Why the plan could not be armed now; undefined when it could. */
+  /** Why the plan cannot be armed now; undefined when it can be armed. */
   readonly refusal: string | undefined
   readonly enabled: boolean
   readonly mode: 'act' | 'shadow'
@@ -42,11 +42,11 @@ export interface Status {
   /** Longest time any fault may be armed. */
   readonly maxTtl: number
   readonly faults: readonly FaultStatus[]
-  /** Name of the plan's author: `config`, or `by` of the `PUT`. */
+  /** Author of the plan: `config`, or the author of the `PUT` request that replaced the plan. */
   readonly plannedBy: string
   readonly engineErrors: number
   readonly killed: boolean
-  /** Why the next process would miss a kill, or its end; undefined when it would not. */
+  /** Why the kill state cannot be recorded for the next process; undefined when it can be recorded. */
   readonly killRecordProblem: string | undefined
   /** Time until the run ends without renewal; undefined when no renewal is needed. */
   readonly leaseRemainingMs: number | undefined
@@ -63,7 +63,7 @@ export interface StatusParts {
   readonly run: ChaosRun
   readonly engineErrors: number
   readonly awaitsList: (server: string) => boolean
-  /** On the monotonic clock. */
+  /** The present time on the monotonic clock, in milliseconds. */
   readonly now: number
 }
 
@@ -96,7 +96,7 @@ export function statusOf(parts: StatusParts): Status {
   }
 }
 
-/** Returns the latest fault's status by name, armed or not, cleared faults included; undefined for an unknown name. */
+/** Returns the status of the latest fault with this name, armed or ended; undefined for an unknown name. */
 export function latestStatus(
   name: string,
   parts: Pick<StatusParts, 'run' | 'now' | 'awaitsList'>,
@@ -105,7 +105,7 @@ export function latestStatus(
   return latest && faultStatus(latest.fault, latest, latest === parts.run.armed.get(name), parts)
 }
 
-/** Returns the status of a fault. `run`: the fault's present run, or else its last run. */
+/** Returns the status of a fault. `run`: the fault as armed now, or as armed last. */
 function faultStatus(
   fault: Fault,
   run: ArmedFault | undefined,

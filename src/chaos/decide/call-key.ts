@@ -5,20 +5,20 @@ import { isNamed, stepOf, taskOf } from '../../protocol/task.ts'
 import { digest, joined } from './decide.ts'
 import { Recent } from '../../units/recent.ts'
 
-/** Most calls with a count of occurrences; the oldest are forgotten. */
+/** Maximum number of calls whose occurrences are counted; the oldest calls are forgotten. */
 const MAX_KEYS = 50_000
 
-/** Longest request with compared arguments, in characters: larger requests count by arrival. */
+/** Longest request whose arguments are compared, in characters. The key of a longer request is its order of arrival. */
 const MAX_TEXT = 256 * 1024
 
-/** Deepest compared arguments, in levels. */
+/** Deepest nesting of arguments that are compared, in levels. */
 const MAX_DEPTH = 100
 
 /** Identity of a logical call, shared by all attempts at the call. */
 export interface Identity {
   readonly server: string
   readonly subject: string
-  /** The same in each run that makes the same logical calls. */
+  /** Equal in all runs that make the same logical calls. */
   readonly key: string
   /** Whether the key depends on the order of calls. */
   readonly orderDependent: boolean
@@ -31,7 +31,7 @@ export class Identities {
   #known = new WeakMap<CallRecord, Identity[]>()
   #arrivals = 0
 
-  /** Returns the identity of a call. Its first attempt counts the occurrence; the other attempts share the identity. */
+  /** Returns the identity of a call. The first attempt counts the occurrence; later attempts get the same identity. */
   of(call: Call): Identity {
     const subject = call.tool ?? call.method
     const known = this.#known.get(call.record)
@@ -44,7 +44,7 @@ export class Identities {
     return made
   }
 
-  /** Starts again: the next call is the first of its kind. */
+  /** Forgets all earlier calls. */
   clear(): void {
     this.#occurrences = new Recent(MAX_KEYS)
     this.#known = new WeakMap()
@@ -64,7 +64,7 @@ export class Identities {
     const step = stepOf(call)
     const which = step === undefined ? [] : ['step', step]
     const base = joined(...whose, server, kind, short(subject), digest(asked), ...which)
-    // Each arm of an experiment has its own count: twins are the same call, however often the other arm saw such calls.
+    // Each arm of an experiment counts occurrences separately, so that the same call gets the same key in both arms.
     const counted = call.record.arm === '' ? base : joined('arm', call.record.arm, base)
     const occurrence = this.#occurrences.peek(counted) ?? 0
     this.#occurrences.set(counted, occurrence + 1)
@@ -72,13 +72,13 @@ export class Identities {
   }
 }
 
-/** The task of a call, as its agent names it; undefined when there is no name. */
+/** Returns the task of a call as the agent names it; undefined when the agent names no task. */
 function intentOf(call: Call): string | undefined {
   const task = call.record.intent ?? taskOf(call)
   return task !== undefined && isNamed(task) ? short(task.id) : undefined
 }
 
-/** Returns the key of draws: each attempt has its own draws, unless attempts share a fate. */
+/** Returns the key of random draws. Each attempt has its own key; with `sticky`, all attempts at a call share a key. */
 export const drawKeyOf = ({ key }: Identity, attempt: number, sticky: boolean): string =>
   sticky ? key : `${key} a${attempt}`
 
@@ -90,7 +90,7 @@ function argumentsOf({ tool, message }: Call): string | undefined {
   return comparable(asked)
 }
 
-/** Undefined when the value nests too deep: then calls count by arrival. */
+/** Returns a value as canonical JSON; undefined when the value nests too deep. */
 export const comparable = (value: unknown): string | undefined =>
   canonicalJson(value, { maxDepth: MAX_DEPTH })
 

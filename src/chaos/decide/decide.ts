@@ -5,7 +5,7 @@ import { hash } from 'node:crypto'
 export interface Step {
   /** The unit of a step; see `when.burst`. */
   readonly per: 'slot' | 'call' | 'intent'
-  /** The chain, if a fault has several: the calls' task, or the common part of numbered task names. */
+  /** Name of the chain, for faults with several chains: the calls' task, or the common part of numbered task names. */
   readonly of?: string | undefined
   readonly index: number
   /** Number of the attempt at a call, from 1, where steps are calls; default 1. */
@@ -15,7 +15,7 @@ export interface Step {
 /** All input of a decision, besides the plan and its seed. Journaled, so the decision can be made again. */
 export interface Facts {
   readonly drawKey: string
-  /** Key of the draw about a whole task; only if a fault aims at a share of the tasks. */
+  /** Key of the draw about a whole task; undefined for faults without `match.tasks`. */
   readonly task?: string | undefined
   /** Number of this call among the matching calls, by arrival, from 1. */
   readonly count: number
@@ -27,12 +27,14 @@ export interface Facts {
 export interface Decision {
   /** The draw: the fault hits when `u` is below `rate`. In bursts, the draw of the chain's step. */
   readonly u: number
-  /** The rate at the time; for a spared task, the share of tasks to hit. */
+  /** The rate at the time of the call. When the draw spares the whole task, the share of tasks to hit. */
   readonly rate: number
   readonly because: 'rate' | 'schedule' | 'task' | undefined
 }
 
-/** Decides about calls, the same way in every process, as far as the plan goes; others check the limits. */
+/**
+ * Decides whether a fault hits a call. Equal facts give equal decisions in every process. Limits are checked elsewhere.
+ */
 export type Decider = (facts: Facts) => Decision
 
 export function decider(fault: Fault, random: KeyedRandom): Decider {
@@ -68,23 +70,27 @@ export function decider(fault: Fault, random: KeyedRandom): Decider {
   }
 }
 
-/** The draw name of a fault. A fault's own name cannot begin like a domain's. */
+/**
+ * Returns the name under which a fault draws: its own name, or the name that all faults of its domain share. Names of
+ * faults cannot begin with `@`.
+ */
 export const drawnAs = ({ name, domain }: Fault): string => (domain === undefined ? name : `@${domain}`)
 
-/** Whether the order of calls, or the time, affects a fault's decisions, whatever the call. */
+/** Returns true when the order of calls, or the time, affects a fault's decisions about all calls. */
 export function dependsOnOrder({ domain, when }: Fault): boolean {
   const { onCall, afterCalls, everyNth, window, burst, ramp } = when ?? {}
   const isBySlot = burst !== undefined && burst.per === 'slot'
   return isBySlot || [onCall, afterCalls, everyNth, window, ramp, domain].some((part) => part !== undefined)
 }
 
-/** Steps between fresh draws of the state: no step is farther than this from a known step. */
+/** Number of steps in a block. The state at the start of a block does not depend on earlier steps. */
 const BLOCK = 4096
 
 /**
- * A two-state chain (Gilbert): on with probability `rate` over time, for `meanLength` steps on average. It leaves a
- * burst with 1 / meanLength, enters a burst with rate / (meanLength · (1 − rate)), and begins in its long-term state.
- * The draw of a step depends only on its chain and index, so steps can be queried in any order, in any process.
+ * A two-state chain (Gilbert): on with probability `rate` over time, for `meanLength` steps on average. The chain
+ * leaves a burst with probability 1 / meanLength, and enters a burst with probability rate / (meanLength · (1 − rate)).
+ * It begins as if it had run for a long time. The draw of a step depends only on its chain and index, so steps can be
+ * queried in any order, in any process.
  */
 export class Bursts {
   readonly #random: KeyedRandom
@@ -93,7 +99,7 @@ export class Bursts {
   /** Probabilities of being on after a step that was on, and after a step that was off. */
   readonly #stay: number
   readonly #enter: number
-  /** The last queried step: the next is mostly near it. */
+  /** The last queried step, from which the next query continues when it is near. */
   #last: { readonly key: string; readonly index: number; readonly on: boolean } | undefined
 
   /** `purpose` separates chains; chains with the same purpose share their draws. */
@@ -106,16 +112,16 @@ export class Bursts {
   }
 
   /**
-   * Returns whether the chain is on in a step, with the deciding draw. Further attempts at a call continue from its
-   * state, a step each, so a retry most often lands in the burst that failed the first attempt. The next call continues
-   * from the start of this call.
+   * Returns whether the chain is on in a step, with the deciding draw. Each further attempt at a call moves the chain
+   * by a step, so a retry usually meets the burst that failed the first attempt. The next call continues from the state
+   * of this call's first attempt.
    */
   at({ per, of, index, attempt = 1 }: Step): { readonly on: boolean; readonly u: number } {
     const key = of === undefined ? per : joined(per, of)
     const draw = (at: number) => this.#random(joined(key, at), this.#purpose)
     const last = this.#last?.key === key ? this.#last : undefined
     const first = index - (index % BLOCK)
-    // Goes back to a step with a known state, or with a state independent of the step before; mostly not far.
+    // Searches back for a step with a known state, or a state that does not depend on the step before.
     let at = index
     while (at > first && at !== last?.index && this.#depends(draw(at))) at--
     let on = at === last?.index ? last.on : draw(at) < (at === first ? this.#rate : this.#enter)
@@ -129,7 +135,7 @@ export class Bursts {
     return { on, u }
   }
 
-  /** Whether the result of a draw depends on the state of the step before. */
+  /** Returns true when the result of a draw depends on the state of the step before. */
   #depends(u: number): boolean {
     return u < this.#stay !== u < this.#enter
   }

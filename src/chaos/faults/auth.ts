@@ -10,7 +10,7 @@ import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
 const expiring = z.strictObject({
   after: duration()
     .default(0)
-    .describe('How long the token stays valid, from the first call the fault hits; until then, calls pass.'),
+    .describe('How long the token stays valid after the first call that the fault hits. Calls pass while the token is valid.'),
 })
 
 const expired: FaultType<z.output<typeof expiring>> = {
@@ -80,18 +80,19 @@ const scope: FaultType<z.output<typeof scoped>> = {
 const refreshSchema = z.strictObject({
   after: duration()
     .optional()
-    .describe("How long a tenant's first token stays valid, from its first call; without it, for ever."),
+    .describe("How long a tenant's first token stays valid after the tenant's first call; by default for ever."),
 })
 
-/** Remembers a tenant's token: a digest, never the token itself. */
+/** The first token of a tenant, kept as a digest, never as the token itself. */
 interface Token {
   readonly digest: string
   readonly since: Millis
 }
 
 /**
- * The gateway neither issues nor refreshes tokens: it forwards agents' tokens, or sends the config's. A refresh thus
- * shows as another token of the same tenant. A session never changes its token; another token begins a new session.
+ * The gateway neither issues nor refreshes tokens: it forwards the token of the agent, or sends the token of the
+ * config. A refresh shows as another token of the same tenant. A session never changes its token; another token begins
+ * a new session.
  */
 const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
   schema: refreshSchema,
@@ -101,7 +102,7 @@ const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
   seen: 'BW_UPSTREAM_UNAUTHORIZED, which is not retryable, from the first call with another token on.',
   containedBy: {
     policies: [],
-    how: 'The owner of the credentials has to act. Upstream, the agent has to send a header forwarded as `authorization`: the token of a config never changes, and can only expire (`after`).',
+    how: 'The owner of the credentials has to act. Upstream, the fault needs a header of the agent that is forwarded as `authorization`: a token in the config never changes, and can only expire (`after`).',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -121,7 +122,7 @@ const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
         return refused(call, next, injection, 401, 'invalid_token', 'The access token was not accepted')
       if (after !== undefined && now >= first.since + after)
         return refused(call, next, injection, 401, 'invalid_token', 'The access token expired')
-      injection.notApplicable('it is the first token of its tenant')
+      injection.notApplicable('the token is the first token of its tenant')
       return next(call)
     },
 }
@@ -137,7 +138,7 @@ const ownerSchema = z.strictObject({
     .enum(['forbidden', 'not_found', 'other_result'])
     .default('forbidden')
     .describe(
-      "`forbidden`: HTTP 403, only for servers behind HTTP; other servers are left alone. `not_found`: the tool or the resource finds nothing. `other_result`: `result`, as if it were the other owner's.",
+      "`forbidden`: HTTP 403, only for servers behind HTTP; other servers are left alone. `not_found`: the reply says that the tool or the resource was not found. `other_result`: the reply is `result`, as if for the other owner.",
     ),
   result: z
     .record(z.string(), z.json())
@@ -146,7 +147,7 @@ const ownerSchema = z.strictObject({
   after: duration()
     .default(0)
     .describe(
-      'How long the token still belongs to its owner, from the first call the fault hits; until then, calls pass.',
+      'How long the token still belongs to its owner after the first call that the fault hits. Calls pass during this time.',
     ),
 })
 
@@ -158,7 +159,7 @@ const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
   seen: 'BW_UPSTREAM_FORBIDDEN, or a "not found", or another owner\'s answer that looks right.',
   containedBy: {
     policies: [],
-    how: 'The agent sees a status, and no policy retries. An answer for another owner looks like any other: read the outcome `escaped`.',
+    how: 'The agent sees a status, and no policy retries. An answer for another owner looks right to every check: only the counter `escaped` of the fault shows it.',
   },
   methods: ['tools/call', 'resources/read'],
   sides: ['upstream', 'client'],
@@ -194,14 +195,15 @@ const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
 const RESOURCE_NOT_FOUND = -32002
 
 /**
- * Returns a JSON-RPC reply. Towards the agent, the reply is sent the usual way: only there is the agent's own id known.
+ * Returns the outcome of a JSON-RPC reply. Drops the raw bytes, because only the usual way of sending knows the agent's
+ * own id.
  */
 function answered(call: Call, text: string, injection: Injection): Promise<Outcome> {
   const { wire: _, ...outcome } = injection.reply(call, json(text))
   return Promise.resolve(outcome)
 }
 
-/** Refuses in the form of RFC 6750 (section 3): the server has not looked at the call. */
+/** Returns an HTTP refusal in the form of RFC 6750 (section 3); the server does not get the call. */
 function refused(
   call: Call,
   next: Service,

@@ -5,7 +5,7 @@ import type { FaultType } from '../fault.ts'
 import { shifted } from '../operators/time.ts'
 import { blocksOf, changing, textOf } from './tool-result.ts'
 
-/** Matches points in time in RFC 3339, seconds and zone optional; no part of a longer word or number. */
+/** Matches times in the format of RFC 3339, with optional seconds and zone, outside of longer words and numbers. */
 const moment = /(?<![\w.-])\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])/g
 
 const schema = z.strictObject({
@@ -13,16 +13,16 @@ const schema = z.strictObject({
   direction: z
     .enum(['ahead', 'behind'])
     .default('ahead')
-    .describe('Whether its times are later or earlier than the true ones.'),
+    .describe('Whether the times in results are later or earlier than the true times.'),
 })
 
-/** All points in time of a reply move by the same amount, so they still agree with each other. */
+/** Shifts all times of a reply by the same amount, so the times still agree with each other. */
 export const clockSkew: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'result',
   about: 'The clock of the server is wrong: times in its results are shifted.',
   use: 'To find out how an agent handles times in the future, or data that seems older than it is.',
-  seen: 'The same result with other times (RFC 3339; days without a time and numbers stay).',
+  seen: 'The same result with other times in the format of RFC 3339; dates without a time and numbers stay.',
   containedBy: {
     policies: [],
     how: 'No schema tells a wrong time from a right time; compare the time with your own clock.',

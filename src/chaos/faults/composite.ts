@@ -22,12 +22,12 @@ const headOfLineSchema = z.strictObject({
 const laneOf = ({ server }: Call, memories: Pick<Injection, 'memory'>): Lane =>
   memories.memory<Lane>(server, () => ({ last: Promise.resolve(), length: 0 }))
 
-/** `hol.block`: a call hit while no call is held is slow, and all later calls wait until the slow call is through. */
+/** `hol.block`: delays a call, and all later calls to the same server wait until the delayed call has ended. */
 export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
   schema: headOfLineSchema,
   family: 'composite',
   about:
-    'A call the fault hits is slow. All later matching calls to its server queue behind it, hit or not, and count in `maxInjections`.',
+    'A call the fault hits is slow. All later matching calls to the same server wait in a queue behind the slow call, and count as hits in `maxInjections`.',
   use: 'To see how one slow call affects all calls that share a connection with it.',
   seen: 'A wait behind a slow call.',
   containedBy: {
@@ -52,7 +52,7 @@ async function queued(call: Call, next: Service, injection: Injection, holdMs: M
   const before = lane.last
   let leave: () => void = () => undefined
   const left = new Promise<void>((resolve) => (leave = resolve))
-  // A call that leaves the middle of the queue lets no later call pass the calls ahead.
+  // When a call leaves the middle of the queue, later calls still wait for the calls ahead.
   lane.last = before.then(() => left)
   try {
     if (ahead === 0) await injection.pause(holdMs, call)
@@ -67,7 +67,7 @@ async function queued(call: Call, next: Service, injection: Injection, holdMs: M
 
 const fanoutSchema = z
   .strictObject({
-    factor: z.int().min(2).max(100).default(3).describe('How many calls each call becomes.'),
+    factor: z.int().min(2).max(100).default(3).describe('How many times each call is sent.'),
   })
   // In a plan, `allowWrites` is among these fields. A write must not run several times, even with permission.
   .refine((fault) => !('allowWrites' in fault && fault.allowWrites === true), {
@@ -75,14 +75,14 @@ const fanoutSchema = z
     error: 'fanout.amplify sends calls again: it can only hit tools that are known to be read-only',
   })
 
-/** `fanout.amplify`: adds load with calls that change nothing. */
+/** `fanout.amplify`: adds load by sending read-only calls several times. */
 export const fanout: FaultType<z.output<typeof fanoutSchema>> = {
   schema: fanoutSchema,
   family: 'composite',
   about:
-    'Each call is sent several times, one after another. The agent gets the first answer, once the server has answered all of them.',
+    'Each call is sent several times, one after another. The agent gets the first answer after the server has answered all copies.',
   use: 'To see how a multiple of the load affects a server and its limits.',
-  seen: 'A late answer; the server gets several calls for each.',
+  seen: 'A late answer, because the server gets several copies of each call.',
   containedBy: {
     policies: ['rateLimit'],
     how: 'A rate limit protects the server where its capacity is known.',
@@ -104,8 +104,8 @@ async function amplified(call: Call, next: Service, injection: Injection, factor
     const copy = next(copyOf(call, sent++, end))
     await injection.delaying(call, firstOf(copy, injection.released, call.signal))
   }
-  // Without this, a copy still under way would outlive the fault.
-  end.abort(gatewayError('cancelled', 'nobody waits for it any more'))
+  // Aborts a copy that is still under way: otherwise the copy would outlive the fault.
+  end.abort(gatewayError('cancelled', 'nobody waits for the call any more'))
   leave()
   injection.note({ sent })
   return call.signal.aborted ? givenUp(call) : first
@@ -122,7 +122,7 @@ const stormSchema = z.strictObject({
     ),
 })
 
-/** `retry.storm`: makes every layer above retry, so each call becomes many calls. */
+/** `retry.storm`: makes every layer above retry, so that the server gets many attempts at each call. */
 const storm: FaultType<z.output<typeof stormSchema>> = {
   schema: stormSchema,
   family: 'composite',
@@ -167,7 +167,7 @@ const poolSchema = z.strictObject({
     .describe('How long a call without a slot waits, unless a slot gets free earlier.'),
 })
 
-/** `pool.exhaust`: a pool of connections too small for its load. */
+/** `pool.exhaust`: imitates a pool of connections that is too small for its load. */
 export const pool: FaultType<z.output<typeof poolSchema>> = {
   schema: poolSchema,
   family: 'composite',
@@ -236,7 +236,7 @@ class Slots {
     return true
   }
 
-  /** Calls `grant` when the waiter owns a slot. */
+  /** Calls `grant` as soon as the waiting call owns a slot. */
   wait(grant: () => void): void {
     this.#waiting.add(grant)
   }
@@ -258,15 +258,15 @@ class Slots {
 const failureDomainSchema = z.strictObject({
   down: duration({ min: 1 })
     .default(10_000)
-    .describe('How long an outage lasts, when `up` separates outages.'),
+    .describe('How long an outage lasts; only in effect together with `up`.'),
   up: duration()
     .default(0)
     .describe(
-      'How long the servers work between two outages; without it, `when.burst` and `rate` alone decide.',
+      'How long the servers work between two outages; without `up`, `when.burst` and `rate` alone decide.',
     ),
 })
 
-/** `failure_domain`: one clock for all servers; an outage hits all of them at once. */
+/** `failure_domain`: makes all servers fail at the same times. */
 const failureDomain: FaultType<z.output<typeof failureDomainSchema>> = {
   schema: failureDomainSchema,
   family: 'composite',
@@ -294,7 +294,7 @@ const failureDomain: FaultType<z.output<typeof failureDomainSchema>> = {
       const now = injection.clock.now()
       const phase = (now - injection.memory('outages', () => ({ since: now })).since) % (down + up)
       if (up > 0 && phase >= down) {
-        injection.notApplicable(`all is well for another ${waitDuration(down + up - phase)}`)
+        injection.notApplicable(`the servers work for another ${waitDuration(down + up - phase)}`)
         return next(call)
       }
       injection.note({ effect: 'refused' })
@@ -309,7 +309,7 @@ const coldStartSchema = z.strictObject({
     .describe('After this time without a call that the fault hits, the server has to start again.'),
 })
 
-/** `cold_start`: a server that sleeps while idle. */
+/** `cold_start`: imitates a server that is stopped while idle. */
 export const coldStart: FaultType<z.output<typeof coldStartSchema>> = {
   schema: coldStartSchema,
   family: 'composite',

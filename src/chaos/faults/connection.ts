@@ -37,7 +37,7 @@ function bytes(min: number) {
 
 const refusedSchema = z.strictObject({})
 
-/** No server answers the connection: the server never gets the call. */
+/** No connection to the server can be made: the server never gets the call. */
 export const refused = {
   schema: refusedSchema,
   family: 'connection',
@@ -64,7 +64,7 @@ const dnsSchema = z.strictObject({
   code: z
     .enum(['ENOTFOUND', 'EAI_AGAIN'])
     .default('ENOTFOUND')
-    .describe('ENOTFOUND: the name does not exist. EAI_AGAIN: no resolver can tell now.'),
+    .describe('ENOTFOUND: the name does not exist. EAI_AGAIN: the resolver has no answer for now.'),
   delay: duration()
     .default(0)
     .describe('How long the resolver takes; `timeouts.connect` of the server ends the lookup earlier.'),
@@ -85,7 +85,7 @@ export const dns = {
   sides: ['upstream'],
   transports: { only: ['http', 'sse'], otherwise: 'a server over {} has no name to look up' },
   refuses: ({ address }) =>
-    address?.isNamed === false ? 'its address is a number: there is no name to look up' : undefined,
+    address?.isNamed === false ? 'the address of the server is a number: there is no name to look up' : undefined,
   runsAsAsked: true,
   example: {
     name: 'dns',
@@ -108,7 +108,7 @@ export const dns = {
       end.abort(undefined)
       leave()
       if (error === undefined) {
-        injection.notApplicable('its address is a number: there is no name to look up')
+        injection.notApplicable('the address of the server is a number: there is no name to look up')
         return next(call)
       }
       if (waited === 'released') return next(call)
@@ -137,12 +137,12 @@ export const tls = {
   seen: 'Nothing when another replica answers, or an error at once.',
   containedBy: {
     policies: ['gate', 'retry', 'route'],
-    how: 'The call was never sent, so retry may repeat even a write, at another replica. The gate holds calls when there is none.',
+    how: 'The call was never sent, so retry may repeat even a write, at another replica. The gate holds calls when there is no other replica.',
   },
   methods: requests,
   sides: ['upstream'],
   transports: { only: ['http', 'sse'], otherwise: 'there is no TLS over {}' },
-  refuses: ({ address }) => (address?.isSecure === false ? 'its address is no https address' : undefined),
+  refuses: ({ address }) => (address?.isSecure === false ? 'the address of the server is no https address' : undefined),
   runsAsAsked: true,
   example: { name: 'tls', rate: 0.1, ttl: '10m', match: { server: 'remote' }, reason: 'expired' },
   layer:
@@ -154,11 +154,11 @@ export const tls = {
         reason === 'handshake' ? { of: 'handshake' } : { of: 'certificate', flaw: reason },
       )
       if (error === undefined) {
-        injection.notApplicable('no certificate of it is refused (tls.rejectUnauthorized is false)')
+        injection.notApplicable('the gateway accepts every certificate of the server (tls.rejectUnauthorized is false)')
         return next(call)
       }
       if (injection.released.aborted) {
-        injection.notReached('it had ended before the handshake failed')
+        injection.notReached('the fault had ended before the handshake failed')
         return next(call)
       }
       injection.note({ effect: reason })
@@ -171,11 +171,11 @@ const resetSchema = z.strictObject({
     .union([
       z.literal('headers'),
       z.strictObject({
-        afterBytes: bytes(0).describe('This many bytes of the body arrive, and none after them.'),
+        afterBytes: bytes(0).describe('How many bytes of the body arrive before the reset.'),
       }),
       z.strictObject({
         after: duration({ min: 1 }).describe(
-          'This long after the call was sent, unless the reply has arrived.',
+          'How long after the call was sent the reset comes, unless the reply has arrived.',
         ),
       }),
     ])
@@ -219,12 +219,12 @@ function resetAt(at: ResetConfig['at']): WireIncident {
   return { kind: 'reset', at: { bytes: at.afterBytes } }
 }
 
-/** How a wait ended; the result of `Injection.pause`. */
+/** The reason why a wait ended; the result of `Injection.pause`. */
 type Waited = 'over' | 'released' | 'aborted'
 
 /**
- * A slow return path for one call. Each message of the server, and finally the reply, waits its turn and then its time.
- * The sender waits too, as with a full socket. Giving the call up drops the messages still on their way.
+ * A slow return path for one call. The messages of the server, and finally the reply, pass one after another, each
+ * after a wait. The sender waits too, as with a full socket. When the caller gives up, waiting messages are dropped.
  */
 class SlowWay {
   /** Replaces the call's own channel. */
@@ -233,7 +233,7 @@ class SlowWay {
   readonly #wait: () => Promise<Waited>
   #last: Promise<unknown> = Promise.resolve()
 
-  /** Calls `wait` for each message. */
+  /** `wait` is called before each message and before the reply. */
   constructor(call: Call, wait: () => Promise<Waited>) {
     const { channel } = call
     this.#call = call
@@ -245,7 +245,7 @@ class SlowWay {
     })
   }
 
-  /** Delivers the outcome. */
+  /** Returns the outcome after all earlier messages have passed, or a failure when the caller gives up. */
   bring(outcome: Outcome): Promise<Outcome> {
     const brought = this.#inTurn(() => outcome).then((home) => home ?? givenUp(this.#call))
     return orGivenUp(brought, this.#call)
@@ -261,7 +261,10 @@ class SlowWay {
   }
 }
 
-/** Holds everything back until the silence is over, and then breaks the connection; held messages are dropped. */
+/**
+ * Sends the call, and holds all messages and the reply back. At the end of the silence, breaks the connection and drops
+ * the held messages.
+ */
 function failing(
   call: Call,
   next: Service,
@@ -291,12 +294,12 @@ const halfOpenSchema = z.strictObject({
   then: z
     .enum(['pass', 'fail'])
     .default('pass')
-    .describe('Afterwards: all held messages, or the end of the connection.'),
+    .describe('What follows: `pass` delivers all held messages, and `fail` breaks the connection.'),
 })
 
 /**
  * The server gets the call and may run it, but no reply and no message comes back. The silence lasts until `hold` is
- * over, the fault ends, or the caller gives up. Then messages pass again, as after a hole in the network. With `then:
+ * over, the fault ends, or the caller gives up. Then messages pass again, as after a network failure. With `then:
  * fail`, the connection breaks once `hold` is over, as after a timeout.
  */
 export const halfOpen = {
@@ -328,11 +331,11 @@ export const halfOpen = {
 
 const latencySchema = z.strictObject({ distribution })
 
-/** Delays the call before sending: the server never hears of a call given up meanwhile. */
+/** Delays the call before sending: the server never gets a call that was given up during the delay. */
 export const latency = {
   schema: latencySchema,
   family: 'connection',
-  about: 'The call is sent late, by a delay drawn for it.',
+  about: 'The call is sent late, after a fixed or random delay.',
   use: 'To see how slow servers affect an agent, with fixed delays or with a measured distribution.',
   seen: 'The answer comes later.',
   containedBy: {
@@ -370,12 +373,12 @@ const bandwidthSchema = z.strictObject({
     .describe('How many KiB of a reply arrive per second.'),
 })
 
-/** A narrow connection of its own for each call. */
+/** Limits the speed of each reply separately. */
 export const bandwidth = {
   schema: bandwidthSchema,
   family: 'connection',
   about: 'The reply arrives at a fixed number of KiB per second.',
-  use: 'To test timeouts against a connection that always moves, but far too slowly.',
+  use: 'To test timeouts against a connection that always transfers bytes, but far too slowly.',
   seen: 'The answer trickles in.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
@@ -393,7 +396,7 @@ const dripSchema = z.strictObject({
   gap: duration({ min: 1 }).default(100).describe('The pause between two chunks.'),
 })
 
-/** Never silent for long, and never done: a timeout that restarts with each byte does not notice. */
+/** Sends a reply in small chunks with gaps: a timeout that restarts with each byte never ends the wait. */
 export const slowDrip = {
   schema: dripSchema,
   family: 'connection',
@@ -411,7 +414,7 @@ export const slowDrip = {
   layer: ({ chunk, gap }, injection) => trickle({ bytes: chunk, gapMs: gap }, injection),
 } satisfies FaultType<z.output<typeof dripSchema>>
 
-/** Time between two portions of a narrow connection, in milliseconds. */
+/** Time between two portions of a slow reply, in milliseconds. */
 const PORTION_MS: Millis = 50
 
 /** Returns the size of a portion, and the gap after each portion, for this many bytes per second. */
@@ -422,17 +425,17 @@ function portionOf(bytesPerSecond: number): Pace {
 
 type Pace = NonNullable<WireShape['pace']>
 
-/** Sends the reply's body in portions, whether the reply is an answer or a stream of events. */
+/** Returns a layer that sends the body of a reply in portions, for a JSON reply as well as for a stream of events. */
 function trickle(pace: Pace, injection: Injection): Layer {
   return onTheWire({ pace, nothing: ({ bytes: size }) => `the reply has ${size} bytes only` }, injection)
 }
 
 const flapSchema = z.strictObject({
-  up: duration({ min: 1 }).default(30_000).describe('How long calls go through, each time.'),
-  down: duration({ min: 1 }).default(10_000).describe('How long the server is gone after that.'),
+  up: duration({ min: 1 }).default(30_000).describe('How long the server is up in each cycle.'),
+  down: duration({ min: 1 }).default(10_000).describe('How long the server is down in each cycle, after the time up.'),
 })
 
-/** Alternates between up and down, starting with the first targeted call, for all servers at once. */
+/** Makes all matching servers alternate between up and down at the same times, beginning with the first hit call. */
 export const flap = {
   schema: flapSchema,
   family: 'connection',

@@ -2,13 +2,13 @@ import { z } from 'zod'
 import type { Millis } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'
 
-/** The longest delay when a distribution has no upper end and no `cap` is set. */
+/** The longest delay of a distribution without upper end and without `cap`, in milliseconds. */
 const CAP_MS = 600_000
 
 const cap = duration({ min: 1 })
   .optional()
   .describe(
-    'The longest delay. Without it: 10 minutes for normal, lognormal and pareto; the others are bounded already.',
+    'The longest delay. Without it: 10 minutes for normal, lognormal and pareto; the other kinds have an upper end.',
   )
 
 const capBelow = (what: string) => `cap must not be below ${what}: nearly every delay would be the cap`
@@ -49,7 +49,7 @@ export const schema = z
       .strictObject({
         kind: z.literal('pareto'),
         scale: duration({ min: 1 }).describe('The shortest delay.'),
-        alpha: z.number().positive().max(100).describe('The tail: the smaller, the heavier. 1.16 is 80/20.'),
+        alpha: z.number().positive().max(100).describe('The shape of the tail: a smaller number gives more long delays. 1.16 gives the 80/20 rule.'),
         cap,
       })
       .refine((d) => d.scale <= (d.cap ?? Infinity), { path: ['cap'], message: capBelow('scale') }),
@@ -95,7 +95,7 @@ function quantile(distribution: Distribution, u: number): Millis {
 const isEndless = ({ kind }: Distribution): boolean =>
   kind === 'normal' || kind === 'lognormal' || kind === 'pareto'
 
-/** The tails begin here. */
+/** Probabilities below LOW, or above 1 - LOW, use the approximation of the tails. */
 const LOW = 0.02425
 
 /** Draws stay at least this far from 0 and 1, so no quantile is infinite. */
@@ -134,7 +134,7 @@ function tail(u: number): number {
   return polynomial(c, q) / polynomial(d, q)
 }
 
-/** By Horner's rule, the highest power first. */
+/** Returns the value of a polynomial at `x`, by Horner's rule. The first coefficient belongs to the highest power. */
 function polynomial(coefficients: readonly number[], x: number): number {
   let sum = 0
   for (const coefficient of coefficients) sum = sum * x + coefficient

@@ -31,19 +31,20 @@ interface Plan extends Choosing {
   readonly names: readonly OperatorName[]
 }
 
-/** The setting for the form of a result to change. */
+/** The setting that selects the form of a result to change. */
 const sync = z
   .enum(['both', 'structured_only', 'text_only'])
   .default('both')
   .describe('Whether structured content and JSON text change alike, or only one of them.')
 
-/**
- * Returns the JSON Schema of the structured content of the call's tool, for operators to choose by; undefined for none.
- */
+/** Returns the JSON Schema of the tool's structured content; undefined when the server gives no schema. */
 const schemaOf = ({ server, tool }: Call, { faultEnvironment }: Injection): unknown =>
   tool === undefined ? undefined : faultEnvironment.outputSchemaOf(server, tool)
 
-/** Applies a plan to a result. Notes operators that fit nowhere; without any that fits, nothing changes. */
+/**
+ * Applies the operators of a plan to a result. Returns the changed result with a note, or the reason why no operator
+ * fits.
+ */
 function changeBy(result: ToolResult, plan: Plan, sync: Sync, injection: Injection): Change {
   const done: Done[] = []
   const missed: string[] = []
@@ -92,10 +93,10 @@ const driftConfig = z.strictObject({
   detectable: z
     .enum(['any', 'schema_detectable', 'semantic'])
     .default('any')
-    .describe('The operators `auto` draws from: those a schema can reveal, or those no schema can.'),
+    .describe('Limits the draw of `auto` to changes that a schema check can detect (`schema_detectable`), or cannot detect (`semantic`).'),
 })
 
-/** Replies of another shape, or of the same shape with wrong values. */
+/** Changes the shape of a reply, or its values. */
 export const drift: FaultType<z.output<typeof driftConfig>> = {
   schema: driftConfig,
   family: 'result',
@@ -142,13 +143,13 @@ const partialConfig = z.strictObject({
     .describe('Whether the reply declares itself partial, under `_meta["dev.breakwater/partial"]`.'),
 })
 
-/** Replies with only a part of the data. */
+/** Removes a part of the data from a reply. */
 export const partial: FaultType<z.output<typeof partialConfig>> = {
   schema: partialConfig,
   family: 'result',
   about: 'A reply holds only some of the data.',
   use: 'To see whether an agent notices that only some of the data has arrived.',
-  seen: 'Some of the data, flagged as partial where verdict can find out.',
+  seen: 'Some of the data, flagged as partial if verdict detects it.',
   containedBy: {
     policies: ['verdict'],
     how: 'verdict finds text that is cut off, and lists shorter than the total beside them (partial_silent).',
@@ -180,21 +181,26 @@ function declaring({ result, note }: Exclude<Change, string>): Change {
   return { result: { ...result, _meta: { ...meta, [PARTIAL_KEY]: entry } }, note }
 }
 
-/** Another value of the same shape is harder to notice: these operators are first. */
+/**
+ * Operators that change a value, but not its shape. They are tried first, because their changes are harder to notice.
+ */
 const values: readonly DriftName[] = ['stale_value', 'unit', 'precision', 'enum']
 
 const splitSchema = z.strictObject({
   changes: z
     .enum(['text', 'structured'])
     .default('text')
-    .describe('The form to change. Text that is no JSON cannot change: then the structured content does.'),
+    .describe('The form to change. Text that is no JSON cannot change: then the structured content changes.'),
   operators: z
     .union([z.literal('auto'), z.array(driftSchema).min(1).max(32)])
     .default('auto')
     .describe('The changes to make; `auto` draws an operator that changes a value, or else the shape.'),
 })
 
-/** A model that reads the text and a program that reads the structured content learn different things. */
+/**
+ * Makes text and structured content differ: a model that reads the text, and a program that reads the rest, get
+ * different data.
+ */
 export const splitBrain: FaultType<z.output<typeof splitSchema>> = {
   schema: splitSchema,
   family: 'result',

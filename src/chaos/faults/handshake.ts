@@ -6,17 +6,17 @@ import { resultIn, type FaultType, type Injection } from '../fault.ts'
 import { givenUp, json } from './shared.ts'
 
 /**
- * The gateway begins an upstream session with these: `initialize` in the legacy era, `server/discover` in the modern
- * one.
+ * Requests with which the gateway begins an upstream session: `initialize` in the legacy era, `server/discover` in the
+ * modern era.
  */
 const handshakes = ['initialize', 'server/discover']
 
-/** The common fields of faults of the handshake. Towards agents, the gateway is the server of the handshake. */
+/** The common fields of handshake faults. On side client, the gateway is the server of the handshake. */
 const ofHandshakes = { family: 'handshake', methods: handshakes, sides: ['upstream', 'client'] } as const
 
 const words = z.string().max(4_096)
 
-/** A layer answering with an error; the server gets nothing. */
+/** Returns a layer that answers requests with an error; the server does not get them. */
 const answering =
   ({ code, message }: { readonly code: number; readonly message: string }, injection: Injection): Layer =>
   () =>
@@ -25,7 +25,7 @@ const answering =
     return Promise.resolve(injection.reply(call, json(errorText(call.id, code, message))))
   }
 
-/** A layer sending the request, and holding the answer back for `holdMs`. */
+/** Returns a layer that sends a request, and holds the answer back until `holdMs` milliseconds after the request. */
 const silent =
   (holdMs: number, injection: Injection): Layer =>
   (next) =>
@@ -36,7 +36,7 @@ const silent =
     )
   }
 
-/** A layer changing a server's description of itself. */
+/** Returns a layer that changes the result of a handshake. */
 const saying =
   (
     injection: Injection,
@@ -48,7 +48,7 @@ const saying =
     next(call).then((outcome): Outcome => {
       const result = resultIn(outcome)
       if (result === undefined) {
-        injection.notApplicable('the server did not introduce itself')
+        injection.notApplicable('the server gave no result for the handshake')
         return outcome
       }
       injection.note(note)
@@ -65,10 +65,10 @@ const refused: FaultType<z.output<typeof refusedSchema>> = {
   ...ofHandshakes,
   about: 'A server refuses the handshake with an error.',
   use: 'To test calls to a server that accepts connections but refuses sessions, for example while starting.',
-  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. Towards agents, the error.',
+  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. With `side: client`, the error.',
   containedBy: {
     policies: ['breaker'],
-    how: 'The last-known lists stay, and discovery returns at growing intervals. A breaker, where configured, stops calls that need a handshake.',
+    how: 'The last-known lists stay, and discovery tries again at growing intervals. A breaker, where configured, stops calls that need a handshake.',
   },
   example: { name: 'no-handshake', rate: 0.5, ttl: '10m', match: { server: 'search' }, code: -32603 },
   layer: answering,
@@ -83,7 +83,7 @@ const hang: FaultType<z.output<typeof holdSchema>> = {
   ...ofHandshakes,
   about: 'A server accepts the handshake and does not answer.',
   use: 'To check that a hanging handshake ends, and delays neither other servers nor the start.',
-  seen: 'Nothing while upstream sessions last; a timeout for agents in need of a new session. Towards agents, silence.',
+  seen: 'Nothing while upstream sessions last; a timeout for agents in need of a new session. With `side: client`, no answer.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
     how: '`timeouts.discovery` of the server ends the handshake (for a process that has written nothing, `timeouts.start`). Each call waiting for the handshake has its own timeout.',
@@ -104,8 +104,8 @@ const version: FaultType<z.output<typeof versionSchema>> = {
   schema: versionSchema,
   ...ofHandshakes,
   about: 'A server answers the handshake with a protocol version nobody asked for.',
-  use: 'To test the replacement of a server by a version the gateway does not speak.',
-  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. Towards agents, that version.',
+  use: 'To test the update of a server to a protocol version that the gateway does not speak.',
+  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. With `side: client`, the wrong version.',
   containedBy: {
     policies: ['breaker'],
     how: "The gateway opens no session in an unknown version. Agents keep the last-known tools for the server's `grace`, and a breaker stops their calls.",
@@ -135,7 +135,7 @@ const noCapabilities: FaultType<z.output<typeof noneSchema>> = {
   ...ofHandshakes,
   about: 'A server declares no capabilities in the handshake.',
   use: 'To test the tools of a server that no longer claims to have any.',
-  seen: 'Nothing while upstream sessions last; then the tools of the server are gone from the lists. Towards agents, the list of capabilities is empty.',
+  seen: 'Nothing while upstream sessions last; then the tools of the server are gone from the lists. With `side: client`, an empty list of capabilities.',
   containedBy: {
     policies: [],
     how: "The gateway believes a server's own capabilities. When the fault ends, a new handshake brings the tools back; a process shared by callers has to be restarted first.",
@@ -154,12 +154,12 @@ const ofPings = { family: 'handshake', methods: ['ping'], sides: ['upstream', 'c
 const unanswered: FaultType<z.output<typeof holdSchema>> = {
   schema: holdSchema,
   ...ofPings,
-  about: 'A server does not answer a ping; in the modern era, which has none, `server/discover`.',
-  use: 'To see how the gateway treats a server that is alive but does not say so.',
-  seen: 'The server counts as down after `timeouts.discovery`; its tools stay listed, and calls of them go through. Towards agents, silence.',
+  about: 'A server does not answer a ping, or in the modern era `server/discover`.',
+  use: 'To see how the gateway treats a server that is alive but answers no ping.',
+  seen: 'The server counts as down after `timeouts.discovery`; its tools stay listed, and calls of its tools go through. With `side: client`, no answer.',
   containedBy: {
     policies: [],
-    how: 'A server that is down keeps its last-known lists for its grace period; pings hold no calls back.',
+    how: 'A server that is down keeps its last-known lists for its grace period; calls do not wait for pings.',
   },
   example: { name: 'no-pong', rate: 0.5, ttl: '10m', match: { server: 'search' }, hold: '60s' },
   layer: ({ hold }, injection) => silent(hold, injection),
@@ -173,15 +173,15 @@ const pingErrorSchema = z.strictObject({
 const pingError: FaultType<z.output<typeof pingErrorSchema>> = {
   schema: pingErrorSchema,
   ...ofPings,
-  about: 'A server answers a ping with an error; in the modern era, which has none, `server/discover`.',
+  about: 'A server answers a ping, or in the modern era `server/discover`, with an error.',
   use: 'To check that a server without ping support still counts as up.',
-  seen: 'Nothing. Towards agents, the error.',
+  seen: 'Nothing. With `side: client`, the error.',
   containedBy: { policies: [], how: 'Any answer to a ping is a sign of life, even an error.' },
   example: { name: 'ping-error', rate: 0.5, ttl: '10m', match: { server: 'search' }, code: -32601 },
   layer: answering,
 }
 
-/** Faults of the start of a session, and of the ping for its sign of life. */
+/** Faults of the handshake of a session, and of pings. */
 export const handshakeFaults = {
   'initialize.refused': refused,
   'initialize.hang': hang,

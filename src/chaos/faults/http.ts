@@ -8,12 +8,12 @@ const headerName = z
 
 const headerValue = z.string().regex(/^[\t\x20-\x7e]*$/, 'expected printable ASCII')
 
-/** Headers for the framing of the body: they follow from the body. */
+/** Headers that frame the body: the gateway computes them from the body. */
 const framing = ['content-length', 'transfer-encoding', 'connection']
 
 const schema = z.strictObject({
   status: z.int().min(300).max(599).default(503).describe('The HTTP status, 300 to 599.'),
-  body: z.string().max(65_536).default('').describe('The body, as it is.'),
+  body: z.string().max(65_536).default('').describe('The body, sent unchanged.'),
   headers: z
     .record(headerName, headerValue)
     .refine((headers) => !framing.some((name) => name in headers), {

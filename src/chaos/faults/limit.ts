@@ -16,14 +16,14 @@ const schema = z.strictObject({
     .min(1)
     .max(1_000_000)
     .optional()
-    .describe('How many of the hit calls pass, per second and server; without it, none.'),
+    .describe('How many of the hit calls pass, per second and server; by default no call.'),
 })
 
 type Config = z.output<typeof schema>
 
 const TEN_YEARS_S = 315_360_000
 
-/** A server, or a proxy before the server, limits its callers and has not looked at the call. */
+/** Imitates a server, or a proxy before the server, that refuses calls above a limit without reading them. */
 const tooMany: FaultType<Config> = {
   schema,
   family: 'limit',

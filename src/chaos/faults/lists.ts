@@ -46,7 +46,7 @@ type PageChange =
   | { readonly result: Readonly<Record<string, unknown>>; readonly note: Readonly<Record<string, unknown>> }
   | string
 
-/** A layer that fetches a list and changes the page. */
+/** Returns a layer that sends the request for a list, and changes the page in the reply. */
 export function changingPage(injection: Injection, make: (page: Page, call: Call) => PageChange): Layer {
   return (next) => (call) =>
     next(call).then((outcome) => {
@@ -62,25 +62,25 @@ export function changingPage(injection: Injection, make: (page: Page, call: Call
       }
       injection.note(change.note)
       const { result } = change
-      // No cache keeps the page longer than the fault lasts, unless the fault changes `ttlMs` itself.
+      // Sets `ttlMs` to 0 so that no cache keeps the changed page, unless the fault itself changes `ttlMs`.
       const isKept = page !== undefined && Number(page.result.ttlMs) > 0 && result.ttlMs === page.result.ttlMs
       return injection.change(outcome, isKept ? { ...result, ttlMs: 0 } : result)
     })
 }
 
-/** Both sides of a tool: its entry in the list, and its calls. */
+/** Methods of faults that change the entries of tools in the list, and the calls of these tools. */
 export const toolMethods = ['tools/list', 'tools/call']
 
 /** Names of tools, or globs over them; at most 1,000. */
 export const toolNames = () => z.array(z.string().min(1)).max(1_000)
 
-/** Returns a test: does a name match any of these globs? */
+/** Returns a function that returns true for a name that matches any of these globs. */
 export function anyOf(patterns: readonly string[]): Glob {
   const globs = patterns.map(glob)
   return (name) => globs.some((holds) => holds(name))
 }
 
-/** A layer for lists, and another for calls. */
+/** Returns a layer that applies `call` to tool calls, and `list` to all other requests. */
 export function listOrCall(list: Layer, call: Layer): Layer {
   return (next) => {
     const [ofList, ofCall] = [list(next), call(next)]
@@ -88,11 +88,14 @@ export function listOrCall(list: Layer, call: Layer): Layer {
   }
 }
 
-/** A layer that answers calls of some tools with an error about the parameters; the server gets none of these calls. */
+/**
+ * Returns a layer that answers calls of the tools matching `isOne` with an error about the parameters. The server gets
+ * none of these calls.
+ */
 export function refusing(injection: Injection, isOne: Glob, message: (tool: string) => string): Layer {
   return (next) => (call) => {
     if (call.tool === undefined || !isOne(call.tool)) {
-      injection.notApplicable('the tool is none of those that are named')
+      injection.notApplicable('the fault does not name this tool')
       return next(call)
     }
     injection.note({ tool: call.tool, code: INVALID_PARAMS })

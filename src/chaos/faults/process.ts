@@ -30,9 +30,9 @@ const killSchema = z.strictObject({
 })
 
 /**
- * Ends the server's process. The call continues, and fares like any call to a server that has just died. The gateway
- * restarts the process, not the fault. `restartAfter` only keeps away calls the fault hits; with a rate below 1, other
- * calls may find a new process earlier.
+ * Ends the server's process. The call is sent, and fails like any call to a server that has just died. The gateway
+ * restarts the process. `restartAfter` refuses only calls that the fault hits; with a rate below 1, other calls may
+ * reach a new process earlier.
  */
 const kill = {
   schema: killSchema,
@@ -107,7 +107,7 @@ const pause = {
     (call) => {
       const state = injection.memory<Pause>(`pause of ${call.server}`, () => ({ over: undefined }))
       const before = state.over
-      // Repeated each time: other processes may have started meanwhile.
+      // Sends the signal for each hit call, because other processes may have started meanwhile.
       if (!injection.faultEnvironment.signal(call.server, 'SIGSTOP')) {
         injection.notApplicable(NO_PROCESS)
         return next(call)
@@ -119,7 +119,9 @@ const pause = {
     },
 } satisfies FaultType<z.output<typeof pauseSchema>>
 
-/** Continues a process after a time, or as soon as the fault ends. */
+/**
+ * Continues a process after `forMs` milliseconds, or as soon as the fault ends. Resolves when the process continues.
+ */
 function resumed(server: string, forMs: Millis, state: Pause, injection: Injection): Promise<void> {
   const { clock, released, faultEnvironment } = injection
   return new Promise((resolve) => {
@@ -136,11 +138,11 @@ function resumed(server: string, forMs: Millis, state: Pause, injection: Injecti
 }
 
 const crashLoopSchema = z.strictObject({
-  for: duration({ min: 1, max: 3_600_000 }).default(30_000).describe('How long no process stays up.'),
+  for: duration({ min: 1, max: 3_600_000 }).default(30_000).describe('How long the crash loop lasts.'),
   after: duration({ max: 600_000 })
     .default(0)
     .describe('How long each process lives; with 0 it ends immediately after its start.'),
-  signal: ending.default('KILL').describe('The signal for each end.'),
+  signal: ending.default('KILL').describe('The signal that ends each process.'),
 })
 
 interface Looping {
@@ -148,7 +150,7 @@ interface Looping {
   endsAt: Millis
 }
 
-/** Begins with the first call the fault hits, once for each server: each process the gateway starts ends again. */
+/** Ends each process that the gateway starts for a server, from the first hit call to the end of the crash loop. */
 const crashLoop = {
   schema: crashLoopSchema,
   family: 'process',
@@ -186,7 +188,7 @@ const crashLoop = {
       const isFirst = state.loop === undefined
       state.loop ??= { signal: `SIG${signal}`, afterMs: after, over: endOfLoop(forMs, injection) }
       injection.note(isFirst ? { effect: 'crash loop', forMs } : { effect: 'in crash loop' })
-      // Repeats this each time: new settings of the server may have brought new processes.
+      // Calls this for each hit call, because new settings of the server may have started other processes.
       injection.faultEnvironment.crash(call.server, state.loop)
       return next(call)
     },
@@ -229,7 +231,7 @@ const pollutionSchema = z.strictObject({
 
 type PollutionConfig = z.output<typeof pollutionSchema>
 
-/** Usual output of programs where only messages belong, most often logs of a library. */
+/** Texts that programs print among protocol messages by mistake, most often logs of a library. */
 const usual: Readonly<Record<Exclude<(typeof pollutions)[number], 'bytes'>, string>> = {
   log: '[INFO] processing request',
   json: '{"level":"info","msg":"processing request"}',
@@ -237,7 +239,10 @@ const usual: Readonly<Record<Exclude<(typeof pollutions)[number], 'bytes'>, stri
   half: '[INFO] processing request ... ',
 }
 
-/** Bytes that occur nowhere in UTF-8, a lone continuation and an overlong form, with a zero among them. */
+/**
+ * Bytes that are invalid UTF-8: forbidden bytes, a lone continuation byte and an overlong form, with a zero byte among
+ * them.
+ */
 const notUtf8 = Buffer.from([0xff, 0xfe, 0x00, 0x80, 0xc0, 0xaf, 0x0a])
 
 const pollution = {
@@ -297,7 +302,7 @@ const flood = {
   family: 'process',
   about: 'The program floods its standard output with junk or notifications for a while.',
   use: 'To check that a server with endless output slows down only itself.',
-  seen: 'Later answers of this server; with `notifications`, these too.',
+  seen: 'Answers of this server arrive late; with `notifications`, also the log messages.',
   containedBy: {
     policies: ['attemptTimeout'],
     how: 'Servers take turns, and the gateway reads a pipe no faster than it handles lines. The log shows only a few junk lines per second.',

@@ -31,7 +31,7 @@ const toolMissing: FaultType<z.output<typeof missingSchema>> = {
   seen: 'The tool is gone from tools/list, and each call to it gets -32602, even for tools that write: nothing is sent.',
   containedBy: {
     policies: [],
-    how: 'The code blames the caller, so no policy retries or answers in its place: the agent has to read the list again.',
+    how: 'The error code blames the caller, so no policy retries the call or answers it: the agent has to read the list again.',
   },
   methods: toolMethods,
   withholds: true,
@@ -83,7 +83,7 @@ const ghostTool: FaultType<z.output<typeof ghostSchema>> = {
   },
 }
 
-/** An inconspicuous entry. */
+/** Returns a list entry that looks like the entry of a real tool. */
 const ghost = (name: string) => ({
   name,
   description: `${name.replace(/[_-]+/g, ' ')}.`,
@@ -110,7 +110,7 @@ const moved: FaultType<z.output<typeof movedSchema>> = {
   seen: '-32602 with the new place of the tool, or, with `mode: silent`, an answer of another server.',
   containedBy: {
     policies: ['verdict'],
-    how: 'If the tool has an outputSchema, verdict notices an answer of another shape; a notice is an error the agent can read.',
+    how: 'If the tool has an outputSchema, verdict notices an answer of another shape. With `mode: error`, the agent can read the new place in the error.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -132,7 +132,7 @@ const moved: FaultType<z.output<typeof movedSchema>> = {
       const away = elsewhere(next)
       return (call) => {
         if (call.tool !== undefined && isMoved(call.tool)) return away(call)
-        injection.notApplicable('the tool is none of those that are named')
+        injection.notApplicable('the fault does not name this tool')
         return next(call)
       }
     }
@@ -216,7 +216,7 @@ const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
   family: 'registry',
   about: 'A list has a cursor to a next page unknown to its server.',
   use: 'To test how a failure in the middle of a paged list affects the known part.',
-  seen: "Nothing in the list of all servers: the last good list stays for the server's grace period. At the endpoint of one server, the cursor.",
+  seen: "Nothing in the list of all servers: the last good list stays for the server's grace period. At the endpoint of one server, the agent gets the cursor.",
   containedBy: {
     policies: [],
     how: 'The gateway keeps the last complete list until it has read a new list to its end.',
@@ -226,7 +226,7 @@ const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
   example: { name: 'invalid-cursor', rate: 0.1, ttl: '10m', match: { server: 'search' } },
   layer: ({ cursor }, injection) =>
     changingPage(injection, ({ result }, { server, method }) => {
-      // A new cursor on each page would lead on without end at a server that ignores cursors.
+      // All pages get the same cursor: with new cursors, a list would never end at a server that ignores cursors.
       const drawn = () => ({ cursor: letters((purpose) => injection.draw(purpose)) })
       const nextCursor = cursor ?? injection.memory(`cursor ${server} ${method}`, drawn).cursor
       return { result: { ...result, nextCursor }, note: { nextCursor } }
@@ -243,7 +243,7 @@ const dupName: FaultType<None> = {
   family: 'registry',
   about: 'A list has two entries of the same name; the second copies another entry, if there is another.',
   use: 'To test how the gateway and agents resolve name collisions in a list.',
-  seen: "In the list of all servers each name once, but an entry may have another tool's description and schema. At the endpoint of one server, and on the client side, both entries.",
+  seen: "The list of all servers has each name once, but an entry may have another tool's description and schema. The endpoint of one server, and the client side, have both entries.",
   containedBy: {
     policies: [],
     how: 'The catalog uses one entry per name, so a duplicate does no more harm than a wrong description.',
@@ -300,7 +300,7 @@ const badTtl: FaultType<z.output<typeof ttlSchema>> = {
     ),
 }
 
-/** The finest timer step: notifications due in between are sent together. */
+/** Shortest time between two timers, in milliseconds: notifications due in between are sent together. */
 const FINEST_MS = 10
 
 const stormSchema = z.strictObject({
@@ -310,7 +310,7 @@ const stormSchema = z.strictObject({
 
 type StormConfig = z.output<typeof stormSchema>
 
-/** The call that starts the storm continues unharmed. */
+/** Sends many notifications after a hit call, which itself passes unchanged. */
 const listChangedStorm: FaultType<StormConfig> = {
   schema: stormSchema,
   family: 'registry',
@@ -342,7 +342,7 @@ const listChangedStorm: FaultType<StormConfig> = {
 
 const totalOf = ({ perSecond, duration }: StormConfig): number => Math.floor((perSecond * duration) / 1000)
 
-/** Sends all due notifications, until the time is up or the injection is released. */
+/** Sends notifications at the configured rate until the duration is over or the fault ends, and then calls `over`. */
 function blow(
   { perSecond, duration }: StormConfig,
   server: string,

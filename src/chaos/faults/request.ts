@@ -26,17 +26,17 @@ function argumentsIn(text: string): { readonly span: Span; readonly list: readon
   return { span, list }
 }
 
-/** Other arguments as JSON text, with a note of the change; or the reason why there are none. */
+/** The changed arguments as JSON text, with a note of the change; or the reason why the arguments stay unchanged. */
 type Mutation =
   | {
       readonly text: string
       readonly note: Readonly<Record<string, unknown>>
-      /** Whether the changed call asks for something else: then a good answer is wrong. */
+      /** True when the change alters the meaning of the call: then even a good answer is wrong. */
       readonly asksElse: boolean
     }
   | string
 
-/** A layer that sends a call with other arguments. The rest of the call stays as the agent wrote it. */
+/** Returns a layer that sends calls with changed arguments. The rest of the call stays as the agent wrote it. */
 function mutating(injection: Injection, make: (args: readonly Argument[], text: string) => Mutation): Layer {
   function corrupted(outcome: Outcome): Outcome {
     const result = resultIn(outcome)
@@ -71,7 +71,7 @@ const argument = z
   .optional()
   .describe('The name of the argument, at the top level; without it, the fault draws an argument.')
 
-/** Returns the argument of this name, or draws a suitable argument. */
+/** Returns the argument of this name or, without a name, a random argument; undefined when no argument fits. */
 function oneOf(
   args: readonly Argument[],
   name: string | undefined,
@@ -132,7 +132,7 @@ const argumentDuplicated: FaultType<z.output<typeof duplicatedSchema>> = {
   seen: 'Nothing, or an error of a server with a strict parser; with `form: list`, the answer to a longer list.',
   containedBy: {
     policies: [],
-    how: 'To a schema, a list with equal elements is a list, unless it says `uniqueItems`; a parser uses one of two equal keys, or refuses both.',
+    how: 'A schema accepts a list with equal elements, unless the schema says `uniqueItems`; a parser uses one of two equal keys, or refuses both.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'argument-twice', rate: 0.05, ttl: '10m', match: { server: 'search' }, form: 'key' },
@@ -140,7 +140,7 @@ const argumentDuplicated: FaultType<z.output<typeof duplicatedSchema>> = {
     mutating(injection, (args, text) => {
       const isList = form === 'list'
       if (!isList && injection.side === 'client')
-        return 'the gateway refuses a request with a key that is there twice before any policy has it'
+        return 'the gateway refuses requests with a duplicate key before any policy or fault'
       const possible = isList ? args.filter(({ value }) => text[value.start] === '[') : args
       const twice = oneOf(possible, name, injection)
       if (twice === undefined) return isList ? NO_LIST : `the call has no argument ${name}`
@@ -186,7 +186,7 @@ const argumentReordered: FaultType<z.output<typeof reorderedSchema>> = {
     }),
 }
 
-const NO_LIST = 'no such argument is a list that is long enough'
+const NO_LIST = 'no matching argument is a list that is long enough'
 
 /** Returns the text of an argument with other elements. */
 const withList = ({ name }: Argument, list: readonly string[]): string =>
@@ -199,9 +199,9 @@ const twiceSchema = z.strictObject({
 })
 
 /**
- * Sends the call twice; the agent gets the answer to the first delivery. The second has its own id, because some
- * servers would treat equal ids as one call. The layer waits for the second too: when the agent has its answer, the
- * server has got both.
+ * Sends the call twice; the agent gets the answer to the first delivery. The second delivery has its own id, because
+ * some servers would treat equal ids as one call. The layer waits for both answers: when the agent gets its answer, the
+ * server has got both deliveries.
  */
 const duplicated: FaultType<z.output<typeof twiceSchema>> = {
   schema: twiceSchema,
@@ -211,7 +211,7 @@ const duplicated: FaultType<z.output<typeof twiceSchema>> = {
   seen: 'A single answer; the call takes effect twice.',
   containedBy: {
     policies: ['idempotency'],
-    how: 'On the client side, idempotency runs a call with a key only once; upstream only the server can tell, by its own key. Writes need `allowWrites: true`.',
+    how: 'On the client side, idempotency runs a call with a key only once; upstream only the server can recognise the second delivery, by its own key. Writes need `allowWrites: true`.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -233,8 +233,8 @@ const duplicated: FaultType<z.output<typeof twiceSchema>> = {
       return first
         .then((outcome) => firstOf(second, injection.released, call.signal).then(() => outcome))
         .then((outcome) => {
-          // Without this, a copy still under way would outlive the fault.
-          end.abort(gatewayError('cancelled', 'nobody waits for it any more'))
+          // Aborts a copy that is still under way: otherwise the copy would outlive the fault.
+          end.abort(gatewayError('cancelled', 'nobody waits for the call any more'))
           leave()
           return call.signal.aborted ? givenUp(call) : outcome
         })

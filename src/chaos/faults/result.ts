@@ -26,7 +26,7 @@ const isError: FaultType<z.output<typeof isErrorSchema>> = {
   seen: '`isError: true` with the text.',
   containedBy: {
     policies: [],
-    how: 'The agent can tell and decide by itself; degrade does not treat the reply as a failure.',
+    how: 'The agent sees the error and can decide by itself; degrade does not treat the reply as a failure.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -108,8 +108,8 @@ function answer(call: Call, outcome: Outcome): Outcome {
 }
 
 /**
- * Returns the result in the outcome or, without a result, the fields of a result besides its content. Every result of a
- * modern server declares itself complete.
+ * Returns the result in the outcome, or the fields of an empty result: in the modern era, each result says that it is
+ * complete.
  */
 function envelope(call: Call, outcome: Outcome, injection: Injection): Readonly<Record<string, unknown>> {
   const modern = injection.faultEnvironment.kindOf(call)?.era === 'modern'
@@ -128,7 +128,10 @@ interface Earlier {
   readonly at: Millis
 }
 
-/** The first reply to each call of a tool, for one tenant: no tenant ever sees another tenant's reply. */
+/**
+ * Remembers the first reply to each call. The key of a call includes the tenant, so no tenant ever sees another
+ * tenant's reply.
+ */
 class Replies {
   readonly #byKey = new LRUCache<string, Earlier>({ max: MOST })
 
@@ -175,16 +178,16 @@ const staleSchema = z.strictObject({
   age: duration().default(0).describe('The minimum age of a reply.'),
 })
 
-/** The old reply is the first reply the fault has hit since it was armed. */
+/** Replaces a reply by the first reply to the same call that the fault has hit since arming. */
 const stale: FaultType<z.output<typeof staleSchema>> = {
   schema: staleSchema,
   family: 'result',
-  about: 'An earlier reply to the same call, which has changed since.',
+  about: 'The agent gets an earlier reply to the same call, although the reply has changed since.',
   use: 'To find out how an outdated answer affects an agent, as from a lagging replica.',
   seen: 'An earlier answer to the same question.',
   containedBy: {
     policies: [],
-    how: 'No check of a single reply can notice it; read the outcome `escaped`.',
+    how: 'No check of a single reply can notice the fault; only its counter `escaped` shows it.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'stale', rate: 0.05, ttl: '10m', match: { server: 'search' }, age: '1m' },
@@ -203,16 +206,16 @@ const stale: FaultType<z.output<typeof staleSchema>> = {
 
 const wrongEntitySchema = z.strictObject({})
 
-/** Remembers each reply the fault hits, as the wrong answer to a later call. */
+/** Remembers each hit reply, and uses it as the wrong answer to a later call. */
 const wrongEntity: FaultType<z.output<typeof wrongEntitySchema>> = {
   schema: wrongEntitySchema,
   family: 'result',
-  about: 'The reply to an earlier call of the same tool with other arguments.',
+  about: 'The agent gets the reply to an earlier call of the same tool with other arguments.',
   use: 'To find out whether anybody checks that an answer belongs to the question, as after a mix-up of cache keys.',
   seen: 'The answer to another question.',
   containedBy: {
     policies: [],
-    how: 'No check of a single reply can notice it; read the outcome `escaped`.',
+    how: 'No check of a single reply can notice the fault; only its counter `escaped` shows it.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'wrong-entity', rate: 0.05, ttl: '10m', match: { server: 'search' } },
@@ -265,10 +268,10 @@ const oversize: FaultType<z.output<typeof oversizeSchema>> = {
   family: 'result',
   about: 'A far too long reply.',
   use: "To test size limits, and how a huge answer affects an agent's context.",
-  seen: '10 MiB more, or an error where replies have a smaller limit.',
+  seen: 'A reply with `bytes` more bytes, or an error where the size limit for replies is smaller.',
   containedBy: {
     policies: [],
-    how: "The server's size limit for replies refuses it, if smaller.",
+    how: "The size limit for the server's replies refuses the reply, if the limit is smaller.",
   },
   sides: ['upstream', 'client'],
   example: { name: 'oversize', rate: 0.01, ttl: '10m', match: { server: 'search' }, bytes: '10MiB' },
@@ -278,7 +281,7 @@ const oversize: FaultType<z.output<typeof oversizeSchema>> = {
       note: { bytes },
     }))
     if (injection.side === 'client') return grow
-    // The gateway has to read this reply like one from a server: reading enforces the size limit.
+    // Reads the longer reply like a server's reply, because reading enforces the size limit.
     return (next) => (call) =>
       next(call).then((whole) =>
         grow(() => Promise.resolve(whole))(call).then((grown) =>

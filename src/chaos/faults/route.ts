@@ -3,7 +3,7 @@ import type { Call, Layer, Outcome } from '../../mesh/call.ts'
 import { resultIn, type Injection, type FaultType } from '../fault.ts'
 import { firstOf } from './shared.ts'
 
-/** A layer sending the call to another server; the answer counts as corrupted. */
+/** Returns a layer that sends calls to another server, and marks the answers as corrupted. */
 export function sending(injection: Injection, server: string, readdress: (call: Call) => Call): Layer {
   function corrupted(outcome: Outcome): Outcome {
     const result = resultIn(outcome)

@@ -40,8 +40,8 @@ function withId(text: string, id: string): string {
 }
 
 /**
- * Returns a JSON-RPC error in place of a reply. Towards the agent, the error is sent the usual way: only there is the
- * agent's own id known, perhaps not the call's id.
+ * Returns the outcome of a JSON-RPC error. Drops the raw bytes, because only the usual way of sending knows the agent's
+ * own id, which may differ from the call's id.
  */
 function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
   const { wire: _, ...outcome } = injection.reply(call, raw)
@@ -49,15 +49,15 @@ function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
 }
 
 /**
- * Returns the call to send on when its reply may be replaced. Towards the agent, a replacement is possible only while
- * nothing is on the wire, so the stream begins no earlier than its first message.
+ * Returns the call to send when its reply may be replaced later. On side client, a reply can be replaced only before
+ * its first byte, so the stream to the agent opens with its first message.
  */
 function unopened(call: Call, { side }: Injection): Call {
   if (side === 'upstream') return call
   return derive(call, { channel: diverted(call.channel, { open: () => undefined }) })
 }
 
-/** Returns the reply to break; undefined when the fault may not, after a note of the reason in the journal. */
+/** Returns the reply to break. When the reply cannot be broken, journals the reason and returns undefined. */
 function breakable(call: Call, outcome: Outcome, injection: Injection): CallResult | undefined {
   if (injection.released.aborted) return void injection.notReached(ENDED)
   if (outcome.kind !== 'answered') return void injection.notReached(NO_REPLY)
@@ -72,7 +72,7 @@ const errorSchema = z.strictObject({
   data: z.unknown().optional().describe('The data, any JSON; none by default.'),
 })
 
-/** A JSON-RPC error in place of a reply. The server never gets the call, though nobody can tell. */
+/** A JSON-RPC error in place of a reply. The server never gets the call, but the error looks like the server's own. */
 export const error = {
   schema: errorSchema,
   family: 'rpc',
@@ -147,7 +147,7 @@ export const malformed = {
 
 type Malformed = z.output<typeof malformedSchema>['kind']
 
-/** Puts a line or an event in place of the answer: nothing in it identifies the call. */
+/** Returns a layer that replaces the answer by a broken line or event, which identifies no call. */
 function malformedAnswer(kind: Malformed, injection: Injection): Layer {
   return (next) => {
     if (kind === 'wrong_content_type') {
@@ -161,7 +161,7 @@ function malformedAnswer(kind: Malformed, injection: Injection): Layer {
   }
 }
 
-/** Half of an object is never JSON, nor is an object with a comma behind its last member. */
+/** Returns a text that is no JSON: the first half of an object, or an object with a comma after its last member. */
 function broken(kind: Exclude<Malformed, 'wrong_content_type'>, text: string): string {
   switch (kind) {
     case 'truncate':
@@ -180,9 +180,8 @@ function page(text: string, status: number): RawReply {
 }
 
 /**
- * Has the gateway read a reply no call waits for, like any other; the gateway finds that it never asked for this id.
- * The id is always a new string: where servers answer to the gateway's numbers, the caller's id could be another
- * call's. No audience gets this reply: transports discard such replies earlier.
+ * Lets the gateway read a reply that no call waits for, and journals why the gateway discards the reply. The reply gets
+ * a new id, because the caller's id could be the id of another call.
  */
 function orphan(call: Call, { text, status }: CallResult, injection: Injection): void {
   const read = injection.faultEnvironment.read(
@@ -205,7 +204,7 @@ export const wrongId = {
   seen: 'An error, or a timeout over stdio and HTTP+SSE.',
   containedBy: {
     policies: ['attemptTimeout'],
-    how: 'The gateway matches replies by id and discards this one; where all replies share a stream, the attempt timeout ends the wait.',
+    how: 'The gateway matches replies by id and discards this reply; where all replies share a stream, the attempt timeout ends the wait.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -228,8 +227,8 @@ export const wrongId = {
 } satisfies FaultType<IdentityConfig>
 
 /**
- * The reply arrives twice. Upstream, the second reply reaches the gateway outside the call, which ends with the first.
- * The agent gets both as events of one stream: JSON has no room for two.
+ * The reply arrives twice. Upstream, the second reply arrives after the first reply has ended the call. On side client,
+ * the agent gets both replies as events of one stream, because a JSON body can hold only one reply.
  */
 export const duplicate = {
   schema: identitySchema,
@@ -237,7 +236,7 @@ export const duplicate = {
   about: "The server's reply arrives twice.",
   use: 'To check that a reply sent twice is delivered once.',
   seen: 'One answer.',
-  containedBy: { policies: [], how: 'The gateway matches replies by id and discards the second.' },
+  containedBy: { policies: [], how: 'The gateway matches replies by id and discards the second reply.' },
   methods: requests,
   sides: ['upstream', 'client'],
   example: { name: 'duplicate', rate: 0.1, ttl: '10m', match: { server: 'search' } },
@@ -273,8 +272,8 @@ const lateSchema = z.strictObject({
 })
 
 /**
- * The server runs the call at once, and its reply is late. The gateway gets the reply even when it does not wait any
- * more, and has to know that no call waits for the reply.
+ * The server runs the call at once, and its reply is late. The gateway gets the reply even after a timeout, and has to
+ * discard the reply when no call waits for it.
  */
 export const late = {
   schema: lateSchema,
@@ -311,7 +310,7 @@ export const late = {
     },
 } satisfies FaultType<z.output<typeof lateSchema>>
 
-/** Answers of other calls overtake this one. Reading the answer shows whether its own call still exists. */
+/** Returns a layer that holds an answer on the shared stream for `delay`, while answers of other calls pass. */
 function lateAnswer(delay: Millis, injection: Injection): Layer {
   return onAnswer((text, call) => {
     const holds = (over: Promise<void>) => {
@@ -322,7 +321,7 @@ function lateAnswer(delay: Millis, injection: Injection): Layer {
   }, injection)
 }
 
-/** Does nothing when the fault has ended by then. */
+/** Delivers a reply after `inMs` milliseconds, unless the fault has ended by then. */
 function arriveLate(call: Call, result: CallResult, inMs: Millis, injection: Injection): void {
   const { released } = injection
   if (released.aborted) return
@@ -336,15 +335,16 @@ function arriveLate(call: Call, result: CallResult, inMs: Millis, injection: Inj
 const reorderSchema = z.strictObject({
   maxHold: duration({ min: 1 })
     .default(1_000)
-    .describe('How long a reply waits at most for another to overtake.'),
+    .describe('The longest time that a reply waits for a later reply to overtake it.'),
 })
 
 /**
- * The lead of an overtaking reply, in milliseconds: each reply uses its own socket, and the reading order is arbitrary.
+ * Time between the overtaking reply and the overtaken reply, in milliseconds. Replies use separate sockets, which are
+ * read in any order.
  */
 const AHEAD_MS = 25
 
-/** The reply of a server, waiting for another reply to overtake. */
+/** A server's reply that waits for another reply to overtake it. */
 interface Line {
   letGo: (() => void) | undefined
 }
@@ -358,7 +358,7 @@ export const reorder = {
   family: 'rpc',
   about: 'A reply waits until a later reply of the same server has passed.',
   use: "To check that concurrent calls to a server cannot get each other's answers.",
-  seen: 'A delay until another call is answered, or for `maxHold` where none is.',
+  seen: 'A delay until another call is answered, for `maxHold` at most.',
   containedBy: { policies: [], how: 'The gateway matches replies by id, so each call gets its own answer.' },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -384,8 +384,8 @@ export const reorder = {
 } satisfies FaultType<z.output<typeof reorderSchema>>
 
 /**
- * Waits for another reply to overtake. Resolves to undefined when the reply may go on, or else to the outcome of the
- * call.
+ * Waits until another reply has overtaken this reply. Resolves to undefined when the reply may be delivered, or to a
+ * failure when the caller has given up.
  */
 function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
   const { end, leave } = endOf(call)
@@ -402,7 +402,7 @@ function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
     leave()
     if (line.letGo === letGo) line.letGo = undefined
     if (!isOvertaken && how === 'aborted') return givenUp(call)
-    // The reply is later than the server sent it in any case.
+    // The reply is late, even when no other reply has overtaken it.
     const heldMs = Math.round(injection.clock.now() - since)
     if (isOvertaken || how === 'over')
       injection.note({ effect: isOvertaken ? 'overtaken' : 'not overtaken', heldMs })
@@ -429,12 +429,12 @@ export const versionMismatch = {
   sides: ['upstream', 'client'],
   example: { name: 'version', rate: 0.02, ttl: '10m', match: { server: 'modern' } },
   refuses: ({ transport, era }) =>
-    era === 'legacy' && transport !== 'http' ? `${transport} names no version in the legacy era` : undefined,
+    era === 'legacy' && transport !== 'http' ? `requests over ${transport} name no version in the legacy era` : undefined,
   layer: (_, injection) => (next) => (call) => {
     const { transport, era } = kindFor(call, injection)
     if (era === undefined || (era === 'legacy' && transport !== 'http')) {
       injection.notApplicable(
-        era === undefined ? 'its era is not known yet' : `${transport} names no version`,
+        era === undefined ? 'the era of the server is not known yet' : `requests over ${transport} name no version`,
       )
       return next(call)
     }
@@ -444,7 +444,7 @@ export const versionMismatch = {
   },
 } satisfies FaultType<MismatchConfig>
 
-/** Imitates a server, or a proxy before the server, reading the headers differently from what the gateway wrote. */
+/** Imitates a server, or a proxy before the server, that reads other headers than the gateway wrote. */
 export const headerMismatch = {
   schema: mismatchSchema,
   family: 'rpc',
@@ -458,7 +458,7 @@ export const headerMismatch = {
   methods: requests,
   sides: ['upstream', 'client'],
   transports: { only: ['http'], otherwise: '{} has no headers' },
-  eras: { only: ['modern'], otherwise: 'the legacy era has none' },
+  eras: { only: ['modern'], otherwise: 'the legacy era has no headers that repeat the body' },
   example: { name: 'header', rate: 0.02, ttl: '10m', match: { server: 'modern' } },
   layer: (_, injection) => (next) => (call) => {
     const { transport, era } = kindFor(call, injection)
@@ -492,7 +492,7 @@ function modernRefusal(call: Call): string {
   })
 }
 
-/** Legacy servers check the header before they read the body, so they do not know its id. */
+/** Legacy servers check the header before they read the body, so their error names no id. */
 const legacyRefusal = errorBody('null', {
   code: -32000,
   message: `Bad Request: Unsupported protocol version (supported versions: ${legacyVersions.slice(1).join(', ')})`,

@@ -13,11 +13,14 @@ const schema = z.strictObject({
     .enum(['request', 'answer'])
     .default('request')
     .describe(
-      '`request`: the agent never gets the question. `answer`: the agent does, but its answer never reaches the server.',
+      '`request`: the agent never gets the question. `answer`: the agent gets the question, but its answer never reaches the server.',
     ),
 })
 
-/** Messages held back continue when the fault ends: the server has waited for an answer since. */
+/**
+ * Holds a server's questions, or the agent's answers, back. The held messages are sent when the fault ends, because the
+ * server still waits.
+ */
 const unanswered: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'stream',
@@ -26,7 +29,7 @@ const unanswered: FaultType<z.output<typeof schema>> = {
   seen: 'No question, or a question whose answer changes nothing, and then a timeout.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Upstream, no agent is asked or the agent has answered, so timeouts go on. On the client side they pause, as for a thinking person, until the agent gives up.',
+    how: 'Upstream, timeouts continue, because no person is thinking about an answer. On the client side, timeouts pause as for a thinking person, until the agent gives up.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'unanswered', rate: 0.1, ttl: '10m', match: { server: 'search' }, lost: 'answer' },
@@ -52,7 +55,7 @@ const unanswered: FaultType<z.output<typeof schema>> = {
           }
           return call.channel.send(message, (text) => {
             if (injection.released.aborted) return answer(text)
-            // The server is gone by now, or accepts nothing: then it misses no answer.
+            // Ignores errors: the server may be gone by now, or accept no answer any more.
             held.push(() => void answer(text).catch(() => undefined))
             return Promise.resolve()
           })

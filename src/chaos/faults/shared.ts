@@ -6,10 +6,13 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
 import { ENDED, type Injection, NO_REPLY, type Only, type RawReply, type Transport } from '../fault.ts'
 
-/** The reason when a fault of a reply to an agent cannot work. */
-export const BEGUN = 'a part of the reply is with the agent already'
+/** The reason why a fault cannot change a reply to an agent any more. */
+export const BEGUN = 'the agent has received a part of the reply already'
 
-/** All requests sent to a server on an agent's behalf: a connection cannot tell a tool call from a list. */
+/**
+ * Methods of all requests that the gateway sends to a server for an agent. Faults of connections hit all of these
+ * methods.
+ */
 export const requests: readonly string[] = [
   'tools/call',
   'tools/list',
@@ -28,7 +31,7 @@ export function givenUp({ signal, record }: Call): Outcome {
   return { kind: 'failed', error: { ...error, sent: record.sent } }
 }
 
-/** Returns the outcome, unless the call's signal aborts first: nothing holds a call without a waiting caller. */
+/** Resolves to the outcome of a call or, as soon as the call's signal aborts, to a failure. */
 export function orGivenUp(outcome: Promise<Outcome>, call: Call): Promise<Outcome> {
   const { signal } = call
   return new Promise((resolve, reject) => {
@@ -39,7 +42,10 @@ export function orGivenUp(outcome: Promise<Outcome>, call: Call): Promise<Outcom
   })
 }
 
-/** Creates an end for a fault's own work in a call. The call's own end triggers it too, until `leave` is called. */
+/**
+ * Returns a cancellation for a fault's own work in a call. An abort of the call also aborts this cancellation, until
+ * `leave` is called.
+ */
 export function endOf({ signal }: Call): { readonly end: Cancellation; readonly leave: () => void } {
   const end = new Cancellation()
   const follow = () => end.abort(signal.reason)
@@ -48,7 +54,7 @@ export function endOf({ signal }: Call): { readonly end: Cancellation; readonly 
   return { end, leave: () => signal.removeEventListener('abort', follow) }
 }
 
-/** Resolves as soon as the promise has settled or a signal has aborted. The caller can see whether a signal has. */
+/** Resolves as soon as the promise has settled or any of the signals has aborted. */
 export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
@@ -61,7 +67,7 @@ export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]
   })
 }
 
-/** A channel that diverts some of its traffic. */
+/** Returns a channel that uses the functions in `ways`, and passes everything else to `channel`. */
 export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 'pause' | 'send'>>): Channel {
   return {
     open: () => channel.open(),
@@ -80,7 +86,7 @@ export const ownReplies: Only<Transport> = {
   otherwise: 'the replies of all calls share one stream over {}; see conn.half_open and rpc.late',
 }
 
-/** The call with one more fault of the bytes of the server's reply, behind those that it has. */
+/** Returns the call with an additional change to the bytes of the server's reply, applied after the earlier changes. */
 export function shapedBy(call: Call, shape: WireShape): Call {
   return derive(call, { wire: { ...call.wire, shapes: [...(call.wire?.shapes ?? []), shape] } })
 }
@@ -91,8 +97,8 @@ interface WirePlan extends Pick<WireShape, 'pace' | 'incident'> {
 }
 
 /**
- * Shapes the bytes of the reply as a fault plans: bytes the gateway reads from the server, or bytes the agent reads
- * from the gateway.
+ * Returns a layer that changes the bytes of a reply: the bytes that the gateway reads from the server or, on side
+ * client, the bytes that the agent gets.
  */
 export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection): Layer {
   const { clock, released, side } = injection
@@ -123,7 +129,10 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
   }
 }
 
-/** The answer is not written yet: unless something has already happened, its size tells whether anything will. */
+/**
+ * Journals the fault's effect on a reply to the agent before the reply is written. The size of the reply tells whether
+ * the fault will act.
+ */
 function towardsAgent(
   { channel }: Call,
   outcome: Outcome,
@@ -133,10 +142,10 @@ function towardsAgent(
 ): Outcome {
   const isGone = outcome.kind !== 'answered' && outcome.error.reason === 'cancelled'
   if ((released.aborted || isGone) && !done.hasHappened) {
-    injection.notReached(isGone ? 'its agent had given the call up' : ENDED)
+    injection.notReached(isGone ? 'the agent had given the call up' : ENDED)
     return outcome
   }
-  // An error has at least the bytes of its own words.
+  // A reply with an error has at least the bytes of the error's own text.
   const text = outcome.kind === 'answered' ? outcome.result.text : JSON.stringify(outcome.error)
   const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text) + (channel.wire?.framing ?? 0))
   const limit =
@@ -159,14 +168,14 @@ export function sharesStream(call: Call, { side, faultEnvironment }: Injection):
 }
 
 /**
- * Shapes the answer to a call where all answers share a stream; the transport reads the result like any other. `take`
- * gets the text of the answer when it arrives, and notes the change.
+ * Returns a layer that changes the answer to a call on a stream that all calls share. `take` gets the text of the
+ * answer when it arrives, and returns the replacement.
  */
 export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injection: Injection): Layer {
   const { clock, released } = injection
   return (next) => (call) => {
     if (call.wire?.answer !== undefined) {
-      injection.notApplicable('another fault has the answer to this call')
+      injection.notApplicable('another fault already changes the answer to this call')
       return next(call)
     }
     let hasCome = false
@@ -194,7 +203,7 @@ export function refuse(call: Call, injection: Injection): Outcome {
   return injection.side === 'client' ? injection.disconnect(call, error.message) : { kind: 'failed', error }
 }
 
-/** The reason when a fault with an HTTP status cannot work. */
+/** The reason why a fault with an HTTP status cannot act. */
 export const NO_STATUS = 'stdio has no HTTP status'
 
 /** Returns whether the injection's side speaks HTTP; towards agents it always does. */
@@ -215,7 +224,7 @@ export function errorBody(
   return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`
 }
 
-/** Returns the same call under its own id; the agent hears nothing of this copy. */
+/** Returns a copy of a call with its own id. The agent gets no messages of the copy. */
 export function copyOf(call: Call, number: number, signal: Signal): Call {
   const id = `${call.id}.${number}`
   const { text, value } = call.message
@@ -228,7 +237,7 @@ export function copyOf(call: Call, number: number, signal: Signal): Call {
   })
 }
 
-/** Declines a server's questions about a copy. */
+/** A channel that drops all messages, and answers a server's questions with an error. */
 const nobody: Channel = {
   open: () => undefined,
   pause: () => undefined,

@@ -35,13 +35,13 @@ const listSchema = z.strictObject({
     .describe('How old a list gets before the fault remembers the present list.'),
 })
 
-/** The first list the fault hits becomes the old list. */
+/** Replaces a list by the first list that the fault has hit. */
 export const staleList: FaultType<z.output<typeof listSchema>> = {
   schema: listSchema,
   family: 'registry',
   about: 'An old list: later changes do not show.',
   use: 'To find out how long an outdated list does harm, as behind a cache that is not invalidated.',
-  seen: 'Tools added since are missing, and tools removed since are still listed.',
+  seen: 'Tools added later are missing, and tools removed later are still listed.',
   containedBy: {
     policies: [],
     how: 'The gateway fetches lists again at intervals and after list_changed, and so replaces the old list.',
@@ -65,7 +65,10 @@ const schemaSchema = z.strictObject({
     .describe('How old a schema gets before the fault remembers the present schema.'),
 })
 
-/** Without an older schema that was really seen, the fault makes one up: it renames a member. */
+/**
+ * Lists a tool with an earlier schema. Without a different earlier schema, the fault renames a member of the present
+ * schema.
+ */
 export const staleSchema: FaultType<z.output<typeof schemaSchema>> = {
   schema: schemaSchema,
   family: 'registry',
@@ -116,7 +119,7 @@ function aging(
     const { inputSchema: _, outputSchema: __, ...rest } = entry
     const schemas: Record<string, unknown> = {}
     for (const kind of kinds) if (old[kind] !== undefined) schemas[kind] = old[kind]
-    return { entry: { ...rest, ...schemas }, how: `${changed.join()} as it was` }
+    return { entry: { ...rest, ...schemas }, how: `${changed.join()} of an earlier list` }
   }
   const found = kinds.flatMap((kind) => membersOf(entry[kind]).map((name) => ({ kind, name })))
   const member = found[Math.floor(draw * found.length)]

@@ -13,10 +13,13 @@ const ofStreams = {
   family: 'stream',
   methods: ['subscriptions/listen'],
   sides: ['upstream', 'client'],
-  transports: { only: ['http'], otherwise: 'over {} all that a server says comes by one stream' },
+  transports: { only: ['http'], otherwise: 'over {} all messages of a server share one stream' },
 } as const
 
-/** The stream lasts until something happens to its bytes, or it ends by itself. */
+/**
+ * Returns a layer that makes an incident happen to a standing stream. Calls `ended` when the stream ends after the
+ * incident.
+ */
 function onStanding(incident: WireIncident, injection: Injection, ended?: () => void): Layer {
   const { clock, released, side } = injection
   return (next) => (call) => {
@@ -28,7 +31,7 @@ function onStanding(incident: WireIncident, injection: Injection, ended?: () => 
       if (done.hasHappened) {
         injection.note({ effect: incident.kind, events: done.messages })
         ended?.()
-      } else injection.notReached('the stream was over before')
+      } else injection.notReached('the stream had ended before the fault acted')
       return outcome
     })
   }
@@ -40,7 +43,7 @@ const refusing = z.strictObject({
     .min(400)
     .max(599)
     .default(405)
-    .describe('The HTTP status: 405 means no such stream exists, 503 means none for now.'),
+    .describe('The HTTP status: 405 means that the server has no such stream, 503 means that the stream is not available now.'),
 })
 
 const refused: FaultType<z.output<typeof refusing>> = {
@@ -48,10 +51,10 @@ const refused: FaultType<z.output<typeof refusing>> = {
   ...ofStreams,
   about: 'The stream for messages outside calls (GET, or `subscriptions/listen`) is refused.',
   use: 'To test how agents and the gateway learn of changes without notifications.',
-  seen: 'No notifications; towards agents, the status.',
+  seen: 'No notifications; with `side: client`, the HTTP status.',
   containedBy: {
     policies: [],
-    how: 'The gateway also fetches lists at intervals (`refresh`), and asks again after a 5xx or 429, with doubling pauses.',
+    how: 'The gateway also fetches lists at intervals (`refresh`), and requests the stream again after a 5xx or 429, with doubling pauses.',
   },
   options: { status: { sets: 'status' } },
   example: { name: 'no-stream', rate: 0.5, ttl: '10m', match: { server: 'search' }, status: 503 },
@@ -77,7 +80,7 @@ const cutting = z.strictObject({
   afterEvents,
   after: duration()
     .optional()
-    .describe('When the fault acts at the latest after the request for the stream, even without messages.'),
+    .describe('The longest time from the request for the stream to the fault, even without messages.'),
   how: z
     .enum(['close', 'reset'])
     .default('close')
@@ -99,7 +102,7 @@ const cut: FaultType<z.output<typeof cutting>> = {
   seen: 'Notifications late, twice or not at all.',
   containedBy: {
     policies: [],
-    how: 'The gateway asks again after the last event, with doubling pauses while nothing arrives; calls go on.',
+    how: 'The gateway requests the stream again from the last event on, with doubling pauses while no message arrives; calls continue.',
   },
   example: {
     name: 'stream-cut',
@@ -140,7 +143,7 @@ const stall: FaultType<z.output<typeof stalling>> = {
   schema: stalling,
   ...ofStreams,
   about: 'The stream for messages outside calls stays open but is silent for a while.',
-  use: 'To test that nothing waits for a notification to go on.',
+  use: 'To test that neither the gateway nor an agent depends on a notification.',
   seen: 'Notifications arrive late.',
   containedBy: {
     policies: [],

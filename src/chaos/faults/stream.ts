@@ -12,7 +12,7 @@ const PROGRESS = 'notifications/progress'
 
 /**
  * Holds the answer back and reports progress every `everyMs` instead, until the call is given up or the injection is
- * released. Drops the server's own reports, because progress may only grow. Holds no failures back.
+ * released. Drops the server's own reports, because progress may only grow. Failures pass at once.
  */
 function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: Millis): Promise<Outcome> {
   const token = metaOf(call.message.value, 'params', 'progressToken')
@@ -65,7 +65,7 @@ const afterEvents = z
   .min(0)
   .max(10_000)
   .default(1)
-  .describe('How many messages pass before the fault acts; an earlier answer is hit itself.')
+  .describe('How many messages pass before the fault acts; if the answer comes earlier, the fault hits the answer.')
 
 const broken = z.strictObject({ afterEvents })
 
@@ -124,7 +124,7 @@ const stall: FaultType<z.output<typeof stalled>> = {
   seen: 'Silence.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Both limit the total time of a call; before them, `timeouts.idle` of the server ends a longer silence.',
+    how: 'Both limit the total time of a call; `timeouts.idle` of the server ends a long silence earlier.',
   },
   methods: requests,
   sides: ['upstream', 'client'],

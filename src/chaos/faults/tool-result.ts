@@ -7,12 +7,12 @@ import type { Detectability, Draw, Material, OperatorConfig } from '../operators
 
 export type ToolResult = Readonly<Record<string, unknown>>
 
-/** Another result, with a note of the change; or the reason why there is none. */
+/** The changed result with a note of the change; or the reason why the result stays unchanged. */
 export type Change =
   { readonly result: ToolResult; readonly note: Readonly<Record<string, unknown>> } | string
 
 /**
- * A layer that lets the call run and changes its result. Replies without a final tool result (protocol errors,
+ * Returns a layer that lets calls run and changes their results. Replies without a final tool result (protocol errors,
  * questions, task handles) pass unharmed.
  */
 export function changing(injection: Injection, make: (result: ToolResult, call: Call) => Change): Layer {
@@ -71,7 +71,10 @@ interface Part {
   readonly raw: boolean
 }
 
-/** Returns the parts of a result with this material. Plain text is last, because there is less to change. */
+/**
+ * Returns the parts of a result in which operators for the material `on` can work. Plain text is last, because it
+ * offers fewer places to change.
+ */
 function partsOf(result: ToolResult, sync: Sync, on: Material): readonly Part[] {
   if (on === 'blocks')
     return sync === 'structured_only'
@@ -96,7 +99,8 @@ function partsOf(result: ToolResult, sync: Sync, on: Material): readonly Part[] 
 
 /**
  * Returns a result changed by an operator, in all parts where the operator fits at the path from the first part;
- * undefined when it fits nowhere. Draws a missing path with the help of `schema`, the schema of the structured content.
+ * undefined when the operator fits no part. Draws a missing path with the help of `schema`, the schema of the
+ * structured content.
  */
 export function mutated(
   result: ToolResult,
@@ -135,7 +139,7 @@ export function chosen(
   choosing: Choosing = {},
 ): OperatorConfig | undefined {
   const materials: Materials = (on) => {
-    // Cutting one of two equal forms would be obvious, and without its last block a result is empty.
+    // A cut in one of two equal forms would be obvious, and a result without its only block would be empty.
     if (on === 'json_text' && result.structuredContent !== undefined) return undefined
     if (on === 'blocks' && blocksOf(result).length < 2) return undefined
     return partsOf(result, sync, on)[0]?.value

@@ -10,11 +10,11 @@ import { type KillSwitch, Release, type ReleaseReason } from '../kill/kill-switc
 import { armMatcher, methodsOf } from '../plan/checks.ts'
 import type { Fault } from '../plan/common.ts'
 
-/** A compiled target. */
+/** The compiled `match` of a fault. */
 interface FaultTarget {
-  /** Whether the fault can hit calls of this kind at all. Same for all calls of a kind, so the answer is cached. */
+  /** Returns true when the fault can hit calls of this server, method and tool. The caller caches the result. */
   readonly subject: Matcher
-  /** Whether the fault aims at this particular call. */
+  /** Returns true when the tenant, the arm and the headers of a call match. */
   readonly call: (call: Call) => boolean
 }
 
@@ -55,7 +55,7 @@ export interface Uses {
 
 const noUses = (): Uses => ({ matched: 0, hits: 0, concurrent: 0 })
 
-/** Most states a fault keeps. */
+/** Maximum number of states that a fault keeps. */
 const MAX_MEMORIES = 10_000
 
 interface ArmedParts {
@@ -85,7 +85,7 @@ export class ArmedFault {
   readonly counts: FaultCounts = newFaultCounts()
   /** Counts of the gateway's own requests to servers. */
   readonly discovery: FaultCounts = newFaultCounts()
-  /** Servers with unknown tool lists, whose calls the fault has left alone. */
+  /** Servers that the fault has not hit, because their tool lists were unknown. */
   readonly awaited = new Set<string>()
   /** By arm, as passed to `usesIn`. */
   readonly #uses = new Map<string | undefined, Uses>()
@@ -108,19 +108,19 @@ export class ArmedFault {
     this.#follow()
   }
 
-  /** Aborts when the fault ends, and on a kill: all held calls go on. */
+  /** Aborts when the fault ends, and on a kill: all held calls then continue. */
   get released(): Release {
     return this.#released
   }
 
-  /** Returns the counts of agents' calls in an arm (empty: no arm); for undefined, of the gateway's own requests. */
+  /** Returns the counts of agents' calls in an arm (empty: no arm) or, for undefined, of the gateway's own requests. */
   usesIn(arm: string | undefined): Uses {
     let uses = this.#uses.get(arm)
     if (uses === undefined) this.#uses.set(arm, (uses = noUses()))
     return uses
   }
 
-  /** Calls the fault holds now, of all arms and of the gateway. */
+  /** Number of calls that the fault holds now, in all arms, with the gateway's own requests. */
   get concurrent(): number {
     let held = 0
     for (const { concurrent } of this.#uses.values()) held += concurrent
@@ -135,7 +135,7 @@ export class ArmedFault {
     return made
   }
 
-  /** Releases the calls held now; the fault stays armed for others. */
+  /** Releases the calls held now; the fault stays armed for later calls. */
   release(reason: ReleaseReason): void {
     this.end(reason)
     this.#released = new Release()

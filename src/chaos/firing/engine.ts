@@ -15,7 +15,7 @@ import { fire } from './fire.ts'
 import { type Asker, InjectionDecider } from './injection-decider.ts'
 import type { AppliedInjection } from './injection.ts'
 
-/** Most kinds of calls in the cache; others are worked out each time. */
+/** Maximum number of kinds of calls in the cache; a full cache is emptied. */
 const REMEMBERED = 4096
 
 /** Longest name to cache, in characters: agents may send huge names. */
@@ -24,7 +24,7 @@ const LONGEST = 256
 /** The faults for a kind of call, in the order of the plan. */
 type Aimed = Readonly<Record<Side, readonly ArmedFault[]>>
 
-/** Armed faults by possible target, so a call without any fault costs two look-ups. */
+/** Finds the armed faults for a kind of call. Results are cached, so a call without any fault costs two look-ups. */
 class Candidates {
   readonly #faults: readonly ArmedFault[]
   readonly #tools = new Map<string, Map<string, Aimed | undefined>>()
@@ -77,31 +77,34 @@ interface EngineParts {
   readonly kill: KillSwitch
   readonly journal: Journal
   /**
-   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools not
-   * known to be read-only.
+   * Returns the effect of running a call again. A fault without `allowWrites` hits only read-only tools, unless its
+   * type has `withholds`.
    */
   readonly effectOf: (call: Call) => Effect
-  /** Whether faults leave a server alone, whatever they match; default: never. Asked at each call. */
+  /** Returns true for a server that no fault may hit; default: false. Called for each call. */
   readonly isProtected?: (server: string) => boolean
-  /** Whether the server's missing tool list alone could say which of its tools only read; default: never. */
+  /**
+   * Returns true while the gateway lacks the tool list that would say which tools of a server are read-only; default:
+   * false.
+   */
   readonly awaitsList?: (server: string) => boolean
   /** Must not throw. */
   readonly emit: (event: ChaosEvent) => void
-  /** Gets the number of bugs so far, at each bug. */
+  /** Called after each bug of the engine or of a fault, with the number of bugs so far. */
   readonly onError: (errors: number) => void
 }
 
-/** Decides about calls and carries out the decisions; the controller decides whether it may. */
+/** Decides which faults hit a call, and applies these faults. The controller decides when faults are armed. */
 export class Engine {
-  /** Whether any fault is armed. A plain field: the only cost per call while none is. */
+  /** True while any fault is armed. A plain field: while no fault is armed, reading it is the only cost per call. */
   live = false
-  /** Whether the engine only decides. */
+  /** True in shadow mode: faults are decided and journaled, but have no effect. */
   shadow = false
-  /** Whether a header tells agents which faults hit their calls. */
+  /** True when a response header tells agents which faults have hit their calls. */
   debugHeader = false
-  /** Whether a call fails when the engine does. */
+  /** True when a bug in the engine fails the call; otherwise the call continues without faults. */
   strict = false
-  /** Bugs since the run began. */
+  /** Number of bugs since the run began. */
   errors = 0
   readonly corruptions = new Corruptions<AppliedInjection>()
   readonly accounting: Accounting
@@ -129,22 +132,22 @@ export class Engine {
     this.live = faults.length > 0
   }
 
-  /** Whether a fault armed on this side can hit such requests, which are no tool calls. */
+  /** Returns true when a fault armed on this side can hit requests of this method, which are no tool calls. */
   aims(side: Side, server: string, method: string): boolean {
     if (!this.live || this.#parts.kill.on) return false
     return (this.#aimedAt({ server, method, tool: undefined })?.[side].length ?? 0) > 0
   }
 
-  /** Begins a run: calls count from the first again. */
+  /** Begins a run: all counts of calls and tasks start again. */
   begin(): void {
     this.errors = 0
     this.#decider.begin()
   }
 
-  /** Takes a call on its way, on either side. */
+  /** Sends a call through the faults on a side, and returns the outcome. */
   run(side: Side, next: Service, call: Call, asker: Asker = 'agent'): Promise<Outcome> {
     if (side === 'upstream') this.accounting.sentAgain(call)
-    // A finished call may still have work going on, such as a run other calls joined: no agent is left to hit.
+    // A finished call may still run for other calls that joined it: faults do not hit this run.
     if (this.#parts.kill.on || call.record.isOver) return next(call)
     let injections: AppliedInjection[] | undefined
     try {
@@ -160,7 +163,10 @@ export class Engine {
     })
   }
 
-  /** Returns the fate of each fault of a call, by the agent's outcome. Call once per call, at its end; never throws. */
+  /**
+   * Returns the fate of each fault of a call, given the outcome that the agent gets. Call once per call, at its end;
+   * never throws.
+   */
   account(call: Call, outcome: Outcome): readonly FaultFate[] {
     try {
       if (this.live) this.#noteRejections(call, outcome)
@@ -213,7 +219,7 @@ export class Engine {
     }
     const aimed = this.#aimedAt(call)
     if (aimed === undefined) return undefined
-    // On both sides: the occurrence of a call must not depend on whether policies let the call through.
+    // Counts the call on both sides, because its occurrence must not depend on policies that stop the call.
     const identity = this.#decider.identify(call)
     let injections: AppliedInjection[] | undefined
     try {
@@ -231,7 +237,7 @@ export class Engine {
     return injections
   }
 
-  /** Takes an agent's report about an earlier call of its own; an earlier result of a canary outranks the report. */
+  /** Records an agent's report about one of its earlier calls, unless a canary has already shown the outcome. */
   #hear(call: Call): void {
     const said = reportedIn(call)
     if (said !== undefined) this.accounting.report(said.call, said.outcome, { callerId: call.caller.id })
@@ -249,7 +255,7 @@ export class Engine {
   }
 
   /**
-   * Reports a bug. Returns undefined when the call goes on without the fault, or a failure when the engine is strict.
+   * Reports a bug. Returns undefined when the call continues without the fault, or a failure when the engine is strict.
    */
   #broke(cause: unknown, call: Call, injection?: AppliedInjection): Promise<Outcome> | undefined {
     this.errors++
@@ -266,17 +272,17 @@ export class Engine {
 const BREAKER_OPEN = 'breaker_open'
 
 /**
- * Describes a fault of a call for people: "slow (conn.latency, delayed by 300 ms)". Names and types contain only
- * characters valid in a header.
+ * Returns a short text about the fate of a fault, such as "slow (conn.latency, delayed by 300 ms)". Names and types
+ * contain only characters valid in a header.
  */
 function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string {
   const by = delayedMs === undefined ? '' : ` by ${roundedDuration(delayedMs)}`
   return `${name} (${type}, ${fate}${by})`
 }
 
-/** The layer in which faults work. Costs a single branch while no fault is armed. */
+/** Returns the layer that applies faults on a side. The layer costs a single branch while no fault is armed. */
 export function injector(side: Side, engine: Engine, asker: Asker = 'agent'): Layer {
-  // A call hit by a fault may be sent again after the fault ends.
+  // Calls hit by a fault also pass the engine after the fault's end, because the engine counts their retries.
   return (next) => (call) =>
     engine.live || injectedFaults.of(call.record) !== undefined
       ? engine.run(side, next, call, asker)

@@ -7,13 +7,15 @@ import { type AppliedInjection, StandInAttempt } from './injection.ts'
 interface FireParts {
   readonly journal: Journal
   /**
-   * Hears of a bug in an injection's layer. Returns the call's outcome; undefined: the call goes on without injection.
+   * Called when an injection's layer throws. Returns the outcome of the call; undefined when the call continues without
+   * the injection.
    */
   readonly broke: (injection: AppliedInjection, cause: unknown) => Promise<Outcome> | undefined
 }
 
 /**
- * Sends a call through injections, the first outermost. Each gives up its place when it is over or the caller leaves.
+ * Sends a call through injections, the first outermost, and returns the outcome. Each injection stops counting against
+ * `maxConcurrent` when it is over or the call aborts.
  */
 export function fire(
   injections: readonly AppliedInjection[],
@@ -53,7 +55,7 @@ export function fire(
       return (hit) => {
         // An outer fault may have held the call until this fault ended.
         if (injection.released.aborted) {
-          injection.notReached('it had ended when the call came to it')
+          injection.notReached('the fault had ended when the call reached it')
           return inner(hit)
         }
         return service(hit).then((outcome) => {
@@ -85,7 +87,10 @@ export function fire(
   )
 }
 
-/** Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side: no attempt. */
+/**
+ * Returns the record of the attempt that these injections may hold or end; undefined on side client, where there is no
+ * attempt.
+ */
 function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | undefined {
   const [first] = injections
   if (first?.side !== 'upstream') return undefined
@@ -95,9 +100,9 @@ function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | un
 }
 
 /**
- * Puts a fault's layer around the rest of the way so a bug in the layer cannot break the call: the call then goes on as
- * if there were no fault. A request already sent is not sent again; its outcome is taken. `broke` hears of the bug, and
- * may give an outcome to end the call with.
+ * Returns a layer that contains bugs in a fault's layer: after a bug, the call continues without the fault. A request
+ * already sent is not sent again; its outcome is used. `broke` is called with the bug, and may return an outcome that
+ * ends the call.
  */
 function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
   return (next) => (call) => {
@@ -106,7 +111,7 @@ function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcom
     const recover = (cause: unknown) => broke(cause) ?? sent ?? next(call)
 
     const judge = (cause: unknown): Promise<Outcome> =>
-      // A rejection from further in is no bug of the fault.
+      // When `next` itself has rejected, this rejects too: the fault has no bug.
       sent === undefined ? recover(cause) : sent.then(() => recover(cause))
 
     try {
@@ -115,7 +120,7 @@ function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcom
         sent ??= outcome
         return outcome
       })(call).then(
-        (outcome) => (isOutcome(outcome) ? outcome : judge(new Error('it gave no outcome'))),
+        (outcome) => (isOutcome(outcome) ? outcome : judge(new Error('the fault gave no outcome'))),
         judge,
       )
     } catch (cause) {

@@ -14,26 +14,26 @@ import type { Fault } from '../plan/common.ts'
 import type { ArmedFault, Uses } from './armed-fault.ts'
 import { AppliedInjection, type InjectionParts } from './injection.ts'
 
-/** Most tasks, and most sessions, kept in memory; a forgotten task or session counts as new. */
+/** Maximum number of tasks, and of sessions, kept in memory; a forgotten task or session counts as new. */
 const MAX_TASKS = 50_000
 
 /** How long faults of a domain share a draw for calls without an intent, in milliseconds. */
 const DOMAIN_SLOT_MS = 1_000
 
-/** A call's place in tasks and in time; decisions depend on the place as well as on the call. */
+/** The position of a call in its task and in time. Decisions depend on the position as well as on the call. */
 interface Place {
   readonly task: string | undefined
   readonly step: Step | undefined
-  /** Whether the place depends on the order of calls. */
+  /** True when the position depends on the order of calls. */
   readonly orderDependent: boolean
 }
 
 const NOWHERE: Place = { task: undefined, step: undefined, orderDependent: false }
 
-/** Knows the place of calls in tasks and in time, for a single run. */
+/** Determines the position of calls in tasks and in time, for a single run. */
 class Places {
   readonly #startedAt: Millis
-  /** Sessions by order of arrival, because session ids are random. */
+  /** The number of each session, in order of arrival. Session ids are random, so draws cannot use them. */
   readonly #sessions = new Recent<number>(MAX_TASKS)
   #arrived = 0
   /** Number of calls per task, by draw name: an unrelated fault must not change another fault's numbers. */
@@ -46,7 +46,7 @@ class Places {
     this.#startedAt = startedAt
   }
 
-  /** Returns the place of a call as far as the fault needs the place. `subject`: the fault's draw name. */
+  /** Returns the position of a call, as far as the fault needs it. `subject`: the fault's draw name. */
   of(
     { match, when, sticky }: Fault,
     subject: string,
@@ -76,7 +76,10 @@ class Places {
     return { task: whole, step: { per: 'slot', index: this.#slot(now, burst.slot) }, orderDependent: true }
   }
 
-  /** Returns the key of a draw about a call. In a domain, calls that fail together share it: intent or time slot. */
+  /**
+   * Returns the key of a draw about a call. In a domain, all calls of an intent share a key, or else all calls in a
+   * time slot.
+   */
   drawKey(fault: Fault, identity: Identity, attempt: number, now: Millis): string {
     if (fault.domain === undefined) return drawKeyOf(identity, attempt, fault.sticky)
     const { intent } = identity
@@ -87,7 +90,7 @@ class Places {
     return Math.max(0, Math.floor((now - this.#startedAt) / length))
   }
 
-  /** Undefined for callers without a session, which may be many. */
+  /** Returns the key of the caller's session; undefined for callers without a session. */
   #session({ caller }: Call): string | undefined {
     if (caller.era === 'modern') return undefined
     const known = this.#sessions.get(caller.id)
@@ -131,7 +134,7 @@ interface InjectionDeciderParts {
 export type Asker = 'agent' | 'discovery'
 
 interface DecidingFor {
-  /** Whether faults only decide and do nothing. */
+  /** True in shadow mode: faults are decided, but have no effect. */
   readonly shadow: boolean
   readonly asker: Asker
 }
@@ -160,7 +163,8 @@ export class InjectionDecider {
   }
 
   /**
-   * Returns the injection of `armed` into `call`, now in a place of the fault; undefined when the fault does not hit.
+   * Returns the injection of a fault into a call, and counts it against the fault's limits; undefined when the fault
+   * does not hit.
    */
   decide(
     armed: ArmedFault,
@@ -212,7 +216,7 @@ export class InjectionDecider {
     return new AppliedInjection(armed, { tally, uses }, key, entry, injected, this.#injectionParts)
   }
 
-  /** Returns why a drawn call is not hit after all. */
+  /** Returns why a fault does not hit a call that the draw chose; undefined when the fault hits. */
   #limit(
     armed: ArmedFault,
     uses: Uses,

@@ -22,7 +22,7 @@ export interface InjectionParts {
   readonly canaries: Canaries
 }
 
-/** One firing of an armed fault. */
+/** One armed fault acting on one call. */
 export class AppliedInjection implements Injection {
   readonly fault: string
   readonly side: Side
@@ -38,10 +38,10 @@ export class AppliedInjection implements Injection {
   readonly #uses: Uses
   /** The attempt the injection may end in place of the server; undefined on the agent's side. */
   attempt: StandInAttempt | undefined
-  /** Whether the injection itself made the final error of the call, instead of passing an error on. */
+  /** True when the injection itself made the final error of the call, instead of passing an error on. */
   madeError = false
   readonly #begunAt: Millis
-  /** Whether the injection has done anything to the call yet. */
+  /** True once the injection has had an effect on the call. */
   #tookEffect = false
   #fate: Fate | undefined
   /**
@@ -54,11 +54,11 @@ export class AppliedInjection implements Injection {
   readonly #parts: InjectionParts
   readonly #key: string
   #hasPlace = true
-  /** Whether the injection keeps its place although the call may be over. */
+  /** True while the injection counts against `maxConcurrent`, although the call may be over. */
   #keepsPlace = false
   #over = false
 
-  /** `key`: the key of its draws. */
+  /** `key`: the key of the injection's random draws. */
   constructor(
     armed: ArmedFault,
     { tally, uses }: { readonly tally: FaultCounts; readonly uses: Uses },
@@ -86,13 +86,13 @@ export class AppliedInjection implements Injection {
     return this.armed.random(this.#key, `${this.fault}/${purpose}`)
   }
 
-  /** Whether the injection still has to be accounted for. */
+  /** True while the injection has no fate. */
   get isOpen(): boolean {
     const { status } = this.injected
     return this.#fate === undefined && (status === 'applied' || status === 'not_reached')
   }
 
-  /** Whether the injection did anything to the call. */
+  /** True when the injection had an effect on the call. */
   get tookEffect(): boolean {
     return this.#tookEffect && this.injected.status === 'applied'
   }
@@ -102,12 +102,12 @@ export class AppliedInjection implements Injection {
     return this.#heldMs + (this.#holds > 0 ? this.clock.now() - this.#heldSince : 0)
   }
 
-  /** Whether the injection does more than hold the call. */
+  /** True when the injection had an effect on the call without ever holding it. */
   get bends(): boolean {
     return this.tookEffect && !this.#hasHeld
   }
 
-  /** Whether the injection has held the call for at least half of the time since the draw. */
+  /** True when the injection has held the call for at least half of the time since the draw. */
   get heldMost(): boolean {
     return this.tookEffect && this.#hasHeld && this.heldMs * 2 >= this.clock.now() - this.#begunAt
   }
@@ -202,7 +202,7 @@ export class AppliedInjection implements Injection {
     this.#missed()
   }
 
-  /** Without effect, the injection returns its part of `maxInjections`. */
+  /** Counts the injection as not reached: it no longer counts against `maxInjections`. */
   #missed(): void {
     this.injected.status = 'not_reached'
     this.counts.hits--
@@ -224,7 +224,7 @@ export class AppliedInjection implements Injection {
     else if (this.injected.status === 'applied') this.#missed()
   }
 
-  /** Frees its place. */
+  /** Stops counting against `maxConcurrent`, unless `keepsPlace` has postponed this. */
   leave(): void {
     if (this.#keepsPlace) return
     if (this.#hasPlace) this.#uses.concurrent--
@@ -241,13 +241,16 @@ export class AppliedInjection implements Injection {
     this.injected.status = 'not_applicable'
   }
 
-  /** Closes its entry with the outcome of the attempt; false when the entry was closed before. */
+  /**
+   * Completes the injection's journal entry with the outcome of the attempt. Returns false when the entry was complete
+   * before.
+   */
   end(outcome: string | undefined): boolean {
     this.leave()
     if (this.#over) return false
     this.#over = true
     if (!this.#tookEffect && this.injected.status === 'applied')
-      this.notReached('the call was over before it took effect')
+      this.notReached('the call was over before the fault took effect')
     if (this.entry.status === 'pending') this.entry.status = 'applied'
     if (this.released.reason !== undefined) this.entry.released = this.released.reason
     if (outcome !== undefined) this.entry.outcome = outcome
@@ -259,7 +262,7 @@ export class AppliedInjection implements Injection {
   }
 }
 
-/** How a pause ended. */
+/** The reason why a pause ended. */
 type Paused = 'over' | 'released' | 'aborted'
 
 /** Waits until the time is over, or either signal aborts; leaves neither timer nor listener behind. */
@@ -295,31 +298,34 @@ function withResult({ text, value, status }: CallResult, result: unknown): CallR
 }
 
 /**
- * An attempt held or ended by faults before the attempt reaches the server. The agent (by its error) and the parts that
- * suspect servers have to see the same as for a real attempt: so the attempt counts, and counts as sent or not, as the
- * outcome says.
+ * Record of an attempt that faults hold or end before the attempt reaches the server. The attempt is counted like a
+ * real attempt, so that the agent's error and the health of the server show the same. The outcome says whether the
+ * attempt counts as sent.
  */
 export class StandInAttempt {
   readonly #environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>
-  /** Whether the record of the call counts this attempt. */
+  /** True while the record of the call counts this attempt. */
   #isCounted = false
   #cameThrough = false
-  /** How the server's part of the attempt failed, if at all. Nothing else: this lives as long as its journal entry. */
+  /**
+   * The error of the real attempt, if the server failed. Only the error is kept, because this object lives as long as
+   * its journal entry.
+   */
   #realError: GatewayError | undefined
 
   constructor(environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>) {
     this.#environment = environment
   }
 
-  /** A fault holds the attempt: to all others it waits for a slow server or, if not `sent`, is still on its way. */
+  /** Counts an attempt that a fault holds: as sent to a slow server or, if `sent` is false, as not sent yet. */
   hold(call: Call, sent: boolean): void {
     this.#begin(call, sent)
   }
 
-  /** Returns the way to the server, on which the attempt becomes real. */
+  /** Returns `next`, with the attempt counted as real once a call is sent through it. */
   before(next: Service): Service {
     return (call) => {
-      // The transport counts each attempt it gets.
+      // The transport counts the attempt itself, so the earlier count is taken back.
       if (this.#isCounted) call.record.attempts--
       this.#isCounted = false
       this.#cameThrough = true
@@ -330,7 +336,7 @@ export class StandInAttempt {
     }
   }
 
-  /** Ends the attempt with the faults' outcome. */
+  /** Counts the attempt with the faults' outcome. After an error made by a fault, the gateway suspects the server. */
   end(call: Call, outcome: Outcome): void {
     const error = outcome.kind === 'answered' ? undefined : outcome.error
     this.#begin(call, error?.sent ?? true)

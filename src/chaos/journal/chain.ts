@@ -15,7 +15,7 @@ export interface Header {
   readonly previous: string
 }
 
-/** Entries not written, because of too many at a time or because the disk rejected writes. */
+/** Records how many entries were not written, because too many entries waited or the disk rejected writes. */
 export interface Gap {
   readonly kind: 'gap'
   readonly at: number
@@ -25,7 +25,8 @@ export interface Gap {
 export type Line = JournalEntry | Header | Gap
 
 /**
- * Hash of a line: HMAC-SHA-256 of the previous hash and the line's record, so nobody can make a hash without the key.
+ * Returns the hash of a line: HMAC-SHA-256 of the previous hash and the line's record. Nobody can make a hash without
+ * the key.
  */
 export const chainHash = (key: KeyObject, previous: string, record: string): string =>
   createHmac('sha256', key).update(previous).update(record).digest('hex')
@@ -43,13 +44,13 @@ export interface Chain {
   readonly hashes: readonly string[]
   /** Size of these lines in bytes. */
   readonly bytes: number
-  /** The first wrong line, from 1, and why; a last line without an end is wrong too. */
+  /** The first wrong line, from 1, and why. A last line without a line break is wrong too. */
   readonly broken: { readonly line: number; readonly why: string; readonly isTorn: boolean } | undefined
 }
 
 /**
- * Reads the chain of a file's text, and checks the chain with the key. Without a key, finds only text that is not a
- * line. The caller has to check with the previous file whether the file continues where its header says.
+ * Reads the chain of a file's text, and checks the chain with the key. Without a key, finds only text that is no line
+ * of a journal. The caller has to compare the header with the end of the previous file.
  */
 export function readChain(text: string, key: KeyObject | undefined): Chain {
   const lines: Line[] = []

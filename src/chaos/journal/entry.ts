@@ -30,7 +30,7 @@ export interface DecisionEntry {
   readonly type: string
   readonly side: Side
   readonly callKey: string
-  /** Whether the order or the time of arrival matters. */
+  /** True when the decision depends on the order or the time of arrival. */
   readonly orderDependent: boolean
   readonly drawKey: string
   /** Key of the draw about the call's task, if there was such a draw. */
@@ -43,7 +43,7 @@ export interface DecisionEntry {
   readonly attempt: number
   readonly decision: 'injected' | 'not_injected'
   readonly because: Because | undefined
-  /** Not drawn, but hit because of the fault's effect on an earlier call. */
+  /** The draw did not choose the call, but the fault hit the call because of its effect on an earlier call. */
   readonly isCaught?: true
   readonly call: {
     readonly server: string

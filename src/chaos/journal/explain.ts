@@ -27,15 +27,15 @@ export interface Replayed {
   readonly differing: readonly Differing[]
 }
 
-/** The reasons for which the draws of a plan themselves spare a call. */
+/** Reasons for a miss that follow from the draws and the schedule of a plan, not from a limit. */
 const drawnFor: ReadonlySet<Because | undefined> = new Set(['rate', 'schedule', 'task'])
 
-/** Most differences to list. */
+/** Maximum number of listed differences. */
 const MAX_TOLD = 1_000
 
 /**
- * Decides the journaled decisions again, with the same or another plan. Limits (writes, counts, places) are not part of
- * a plan's draws: where a limit decided, only the draw is compared.
+ * Repeats journaled decisions with the same or another plan, and returns the differences. Where a limit has decided,
+ * such as `maxInjections`, only the draw is compared.
  */
 export function replay(
   { seed, faults }: { readonly seed: Seed; readonly faults: readonly Fault[] },

@@ -7,13 +7,13 @@ import type { JournalEntry } from './entry.ts'
 import { type Head, headPath, lostAfter, openKey, readHead, readOrNothing, writeHead } from './head.ts'
 import type { Sink } from './journal.ts'
 
-/** Most entries waiting to be written; further entries are dropped, and the journal says so. */
+/** Maximum number of entries waiting to be written; further entries are dropped, and the journal says so. */
 const MAX_WAITING = 100_000
 
 /** The same limit while the disk rejects writes: entries that may never be written are not worth more memory. */
 const MAX_WAITING_FAILING = 1_000
 
-/** Most entries per write: building their text blocks everything else. */
+/** Maximum number of entries per write: building their text blocks the event loop. */
 const BATCH = 500
 
 export interface JournalFileParts {
@@ -24,9 +24,9 @@ export interface JournalFileParts {
   /** Number of older files to keep. */
   readonly keep: number
   readonly clock: Clock
-  /** Hears when the disk rejects writes; once until a write succeeds again. */
+  /** Called when the disk rejects writes, and not again before a write has succeeded. */
   readonly onError: (why: string) => void
-  /** Hears of entries that will never be written. */
+  /** Called with the number of entries that will never be written. */
   readonly onDropped?: (count: number) => void
   /** The file in use before: it gets closed first, because both may have the same path. */
   readonly after?: JournalFile | undefined
@@ -47,7 +47,10 @@ export class JournalFile implements Sink {
   readonly #headPath: string
   readonly #queue: WriteQueue<JournalEntry>
   #place: Place | undefined
-  /** Lost entries the file does not mention yet; includes an earlier process's entries, once its head was read. */
+  /**
+   * Number of lost entries that the file does not mention yet. Includes the entries that an earlier process lost, once
+   * the head was read.
+   */
   #dropped = 0
   #hasReadHead = false
   /** Entries this process has written, since it began or continued its journal. */
@@ -76,12 +79,15 @@ export class JournalFile implements Sink {
     this.#queue.add(entry)
   }
 
-  /** Resolves when all earlier entries are written, or could not be. */
+  /** Resolves when all earlier entries are written, or their writing has failed. */
   flush(): Promise<void> {
     return this.#queue.flush()
   }
 
-  /** Flushes for the last time: entries the disk rejects now are lost, as the head says, and so are later entries. */
+  /**
+   * Flushes, and closes the file. Entries that the disk rejects now are lost, and the head counts them. Later entries
+   * are lost too.
+   */
   async close(): Promise<void> {
     await this.#queue.close()
     if (this.#dropped > 0) await this.#noteLoss(0)
@@ -89,7 +95,7 @@ export class JournalFile implements Sink {
 
   /**
    * Writes into the head how many entries the file lacks at its end. If the process ends before the disk recovers,
-   * `verify` does not call the journal whole. `waiting`: entries that may yet be written.
+   * `verify` reports the lost entries. `waiting`: entries that may yet be written.
    */
   async #noteLoss(waiting: number): Promise<void> {
     // A journal that cannot be read cannot be verified either.
@@ -131,7 +137,7 @@ export class JournalFile implements Sink {
     }
     const found = await sizeOf(path)
     if (found !== undefined && found !== place.size) {
-      // The chain continues from its present end, or is found damaged.
+      // The next write reads the file again, and continues the chain or finds damage.
       this.#place = undefined
       throw new Error(`${path} has ${found} bytes, not ${place.size}: another process writes to it`)
     }
@@ -148,7 +154,10 @@ export class JournalFile implements Sink {
     place.head = { file, oldest, hash, line: line + lines.length + batch.length }
   }
 
-  /** Cuts off a part written to a full disk. Returns whether the file is as before; if not, it must be read again. */
+  /**
+   * Cuts off a part written to a full disk. Returns true when the file is as before the write; otherwise the file must
+   * be read again.
+   */
   async #undo({ size }: Place): Promise<boolean> {
     const { path } = this.#parts
     if ((await sizeOf(path)) === size) return true
@@ -158,7 +167,9 @@ export class JournalFile implements Sink {
     )
   }
 
-  /** Finds where an earlier process stopped. Renames a damaged file, for people to look at. */
+  /**
+   * Returns the end of the chain that an earlier process left. Renames a damaged file, so that people can examine it.
+   */
   async #find(): Promise<Place> {
     const { path, keptIn } = this.#parts
     const key = await openKey(keptIn)
@@ -172,7 +183,8 @@ export class JournalFile implements Sink {
       return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
     const next: Head = { ...head, file: head.file + 1, line: 0 }
-    // Either renamed, and the process ended before a new file began; or else gone, which verifying will find.
+    // The process ended between renaming the file and beginning a new file; or the file is lost, which `verify` will
+    // report.
     if (text === '') {
       if (head.file === 0) this.#beginAgain(chain, 'none')
       return { key, size: 0, head: next }
@@ -184,7 +196,7 @@ export class JournalFile implements Sink {
       return { key, size: 0, head: next }
     }
     if (chain.broken !== undefined) {
-      // Cut off while being written, as by a kill or a full disk: the writing process knew of no further entries.
+      // The last line was cut off while being written, as by a kill or a full disk: its entry is lost.
       await truncate(path, chain.bytes)
       this.#drop(1)
     }
@@ -198,11 +210,13 @@ export class JournalFile implements Sink {
     this.#hasReadHead = true
     if (lost === 0) return
     this.#dropped += lost
-    // An earlier file of this process has counted them itself.
+    // An earlier file of this process has already counted these entries.
     if (this.#parts.after === undefined) this.#parts.onDropped?.(lost)
   }
 
-  /** Counts the entries of a journal that cannot be continued: without them a new journal would look whole. */
+  /**
+   * Counts the entries of a journal that cannot be continued as dropped: otherwise the new journal would look complete.
+   */
   #beginAgain({ lines, bytes, broken }: Chain, head: 'none' | 'forged'): void {
     const known = lines.filter(({ kind }) => kind !== 'header' && kind !== 'gap').length
     const isUnread = broken !== undefined || bytes > 0 || head === 'forged'
@@ -221,7 +235,7 @@ export class JournalFile implements Sink {
     const { path, keep } = this.#parts
     const file = place.head.file + 1
     const oldest = Math.max(place.head.oldest, file - keep)
-    // Before dropping anything: if the process ends meanwhile, the head requires no missing file.
+    // Writes the head before dropping a file: if the process ends in between, the head requires no missing file.
     await writeHead(this.#headPath, place.key, { ...place.head, oldest })
     for (let number = keep - 1; number >= 1; number--) {
       await rename(`${path}.${number}`, `${path}.${number + 1}`).catch(() => undefined)
@@ -242,7 +256,10 @@ const sizeOf = (path: string): Promise<number | undefined> =>
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
-/** Returns the damage of the newest file; undefined when it continues from its head, but for a last line cut off. */
+/**
+ * Returns the damage of the newest file; undefined when the file agrees with the head. A last line that is cut off is
+ * no damage.
+ */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {
   if (broken !== undefined && (!broken.isTorn || header === undefined))
     return `is damaged: line ${broken.line} ${broken.why}`

@@ -30,7 +30,7 @@ export interface Head {
   readonly oldest: number
   /** Number of lines of the newest file that are certainly written. */
   readonly line: number
-  /** Hash of the last certain line. */
+  /** Hash of the last line that is certainly written. */
   readonly hash: string
   /** Known number of later entries that were not written; absent for none. */
   readonly lost?: number
@@ -39,7 +39,7 @@ export interface Head {
 /** Size of a head's file in bytes, more than any head needs: so a new head can replace an old head on a full disk. */
 const HEAD_BYTES = 512
 
-/** The folder of key and head: the state folder, or without a state folder the journal's folder. */
+/** Returns the folder of key and head: the state folder, or without a state folder the journal's folder. */
 export const keptIn = (journal: string, stateDir: string | undefined): string =>
   stateDir ?? dirname(resolve(journal))
 
@@ -66,7 +66,7 @@ export async function openKey(folder: string): Promise<KeyObject> {
   if (known !== undefined) return known
   makeFolder(folder, 0o700)
   const text = `${randomBytes(KEY_BYTES).toString('hex')}\n`
-  // Written under another name first: nobody could use a partly written key.
+  // Writes the key under another name first, so that no process reads a partly written key.
   const draft = `${keyPath(folder)}.${randomBytes(6).toString('hex')}`
   await writeFile(draft, text, { mode: 0o600, flag: 'wx' })
   await rename(draft, keyPath(folder))
@@ -85,7 +85,10 @@ export async function readHead(path: string, key: KeyObject): Promise<Head | 'no
   return read.head as unknown as Head
 }
 
-/** Writes the head, on a full disk over the old head: a kill meanwhile leaves a head that counts as forged. */
+/**
+ * Writes the head. On a full disk, overwrites the old head in place: a kill during this write leaves a head that counts
+ * as forged.
+ */
 export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
   const text = `${JSON.stringify({ mac: macOf(key, JSON.stringify(head)), head }).padEnd(HEAD_BYTES - 1)}\n`
   const draft = `${path}.new`
@@ -114,7 +117,9 @@ export function lostAfter({ file, line, lost = 0 }: Head, { header, lines }: Cha
   return isToldOf ? 0 : lost
 }
 
-/** No line of a chain begins like this. */
+/**
+ * Returns the MAC of a head. No record of a chain begins with `head`, so no hash of a line equals the MAC of a head.
+ */
 const macOf = (key: KeyObject, text: string): string =>
   createHmac('sha256', key).update('head\n').update(text).digest('hex')
 
@@ -123,7 +128,7 @@ const macOf = (key: KeyObject, text: string): string =>
  */
 export async function readOrNothing(path: string): Promise<string | undefined> {
   try {
-    // A pipe waits for a writer, and a device may have no end.
+    // Refuses pipes and devices: a pipe would wait for a writer, and a device may have no end.
     if (!(await stat(path)).isFile()) throw new Error(`${path} is no regular file`)
     return await readFile(path, 'utf8')
   } catch (error) {

@@ -9,10 +9,11 @@ export interface Sink {
   close(): Promise<void>
 }
 
-/** All decisions and events: the latest in memory, all of them in a file where there is a file. */
+/** Keeps the latest decisions and events in memory, and passes all of them to the sink, if there is a sink. */
 export class Journal {
   /**
-   * Whether to keep decisions that spared a call by chance, or by the schedule: nearly all decisions, in most plans.
+   * True when the journal keeps decisions not to hit a call, by chance or by the schedule. In most plans, these are
+   * nearly all decisions.
    */
   readonly keepsMisses: boolean
   readonly #ring: JournalEntry[] = []
@@ -41,13 +42,13 @@ export class Journal {
     return entry
   }
 
-  /** Completes a pending decision. */
+  /** Writes a decision whose effect was pending and is now known. */
   finish(entry: DecisionEntry): void {
     this.#sink?.append({ ...entry })
   }
 
   append(entry: JournalEntry): void {
-    // While a decision is in memory, it contains its fate.
+    // A decision in memory contains its fate, so entries of fates are not kept in memory.
     if (entry.kind !== 'fate') this.#keep(entry)
     this.#sink?.append(entry)
   }
@@ -66,7 +67,8 @@ export class Journal {
   }
 
   /**
-   * Returns the injected faults for which `holds` is true, the latest first. Copies nothing: agents ask with any call.
+   * Returns the injected faults for which `holds` is true, the latest first. Does not copy the entries, because every
+   * call of an agent may need this search.
    */
   injected(holds: (entry: DecisionEntry) => boolean): DecisionEntry[] {
     const found: DecisionEntry[] = []

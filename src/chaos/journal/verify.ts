@@ -16,16 +16,16 @@ export interface JournalProblem {
 export interface JournalCheck {
   readonly entries: number
   readonly files: number
-  /** Entries never written, as the journal or its head says: with any, the journal is not whole. */
+  /** Number of entries that were never written, as the journal or its head says. Above 0, the journal is incomplete. */
   readonly dropped: number
-  /** Empty: nobody without the key changed, removed, added, moved or made anything. */
+  /** Empty when nobody without the key has changed, removed, added, moved or made a line or a file. */
   readonly problems: readonly JournalProblem[]
 }
 
-/** Most older files a config can keep. */
+/** Maximum number of older files that a config can keep. */
 const MAX_FILES = 100
 
-/** How often to read a journal again that was rotated meanwhile. */
+/** Maximum number of attempts to read a journal that is rotated during the check. */
 const TRIES = 3
 
 interface ReadFile {
@@ -111,7 +111,7 @@ const isEntry = ({ kind }: Line) => kind !== 'header' && kind !== 'gap'
 function brokenIn({ path, chain }: ReadFile, head: Head | undefined): JournalProblem[] {
   const { broken, lines, header } = chain
   if (broken === undefined) return []
-  // The end of the newest file may be in writing right now, or was when its process was killed.
+  // The gateway may be writing the last line of the newest file, or was killed while writing it.
   if (broken.isTorn && header !== undefined && header.file >= (head?.file ?? Infinity)) return []
   const afterSeq = lines.findLast((line) => 'seq' in line)?.seq
   return [{ file: path, line: broken.line, ...(afterSeq !== undefined && { afterSeq }), why: broken.why }]
@@ -140,7 +140,7 @@ function orderOf(
     const end = before?.chain.hashes.at(-1)
     const isNext = before !== undefined && before.chain.header!.file === number - 1
     if (isNext && before!.chain.broken === undefined && end !== header!.previous) {
-      const why = `does not go on from ${before!.path}: last lines are missing there, or a file was exchanged`
+      const why = `does not continue ${before!.path}: last lines are missing there, or a file was exchanged`
       problems.push({ file: file.path, line: 1, why })
     }
     if (hashes.length > 0) before = file
@@ -154,7 +154,7 @@ function orderOf(
 const missing = (from: number, to: number) =>
   from === to ? `file ${from} of the journal is missing` : `files ${from} to ${to} of the journal are missing`
 
-/** Checks that the end known to the head exists. */
+/** Returns a problem when the last line known to the head is missing or differs. */
 function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalProblem[] {
   const last = files.find(({ chain }) => chain.header?.file === file)
   if (last === undefined || line === 0) return []

@@ -24,8 +24,8 @@ const LONGEST_WHY = 200
 const RETRY_MS: Millis = 1_000
 
 /**
- * Records in a file, beyond the end of the process, whether the kill switch is on. Written at once and passed to the
- * operating system: survives any end of the process, but not a loss of power in the seconds after. Never throws.
+ * Records the state of the kill switch in a file, for the next process. Each write reaches the operating system at
+ * once. The record survives any end of the process, but perhaps not a power loss seconds later. Never throws.
  */
 export class KillRecord {
   readonly #path: string
@@ -39,12 +39,15 @@ export class KillRecord {
     this.#clock = clock
   }
 
-  /** Why the file content is wrong; undefined while correct. */
+  /** Why the file does not show the present state; undefined while the file is correct. */
   get problem(): string | undefined {
     return this.#problem
   }
 
-  /** Returns the kill nobody has lifted. An unreadable file counts as a kill: it may contain a kill. */
+  /**
+   * Returns the recorded kill; undefined when there is none. An unreadable file counts as a kill, because it may
+   * contain a kill.
+   */
   read(): RecordedKill | undefined {
     let text
     try {
@@ -104,7 +107,7 @@ export class KillRecord {
     )
     try {
       const written = writeSync(file, text, 0)
-      if (written < SIZE) throw new Error(`only ${written} of ${SIZE} bytes were taken`)
+      if (written < SIZE) throw new Error(`only ${written} of ${SIZE} bytes were written`)
     } finally {
       closeSync(file)
     }

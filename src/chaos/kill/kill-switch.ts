@@ -19,7 +19,7 @@ interface Killed {
  * no bug in the engine can disable the switch.
  */
 export class KillSwitch {
-  /** A plain field, read for every call while faults are armed. */
+  /** True while no fault may act. A plain field, because every call reads it while faults are armed. */
   on = false
   readonly #clock: Pick<Clock, 'now' | 'wall'>
   readonly #record: KillRecord | undefined
@@ -55,13 +55,13 @@ export class KillSwitch {
     this.#release.abort('killed')
     const at = this.#clock.wall()
     this.#killed = { by, why, at, tookMs: this.#clock.now() - since }
-    // Before telling anyone: listeners may rely on the record.
+    // Writes the record before calling the listeners, because listeners may rely on the record.
     this.#record?.write({ by, why, at })
     for (const tell of this.#told) {
       try {
         tell()
       } catch {
-        // Listeners only keep records: all effects have stopped already.
+        // The error is ignored, because all faults have stopped already and listeners only keep records.
       }
     }
   }
@@ -85,9 +85,9 @@ export class KillSwitch {
 const LOOK_EVERY_MS = 50
 
 /**
- * Throws the switch as soon as a file exists, whatever its type, including a dangling link. An existing file throws the
- * switch before this returns, so nothing is armed meanwhile. Remove the file before lifting the switch, or the switch
- * is thrown again.
+ * Turns the kill switch on as soon as a file exists, whatever its type, including a dangling link. An existing file
+ * turns the switch on before this function returns. Remove the file before lifting the switch, or the switch is turned
+ * on again. Returns a function that ends the watch.
  */
 export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Cancel {
   let closed = false
@@ -109,7 +109,7 @@ export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Can
   }
 }
 
-/** Whether a path exists. A path that cannot be examined counts as missing, at each look. */
+/** Returns true when a path exists. A path that cannot be examined counts as missing. */
 export function exists(path: string): boolean {
   try {
     lstatSync(path)
@@ -122,8 +122,8 @@ export function exists(path: string): boolean {
 export type ReleaseReason = 'killed' | 'disarmed' | 'ended' | 'shadow' | 'protected'
 
 /**
- * Releases all waiting calls, once. There may be a thousand: a listener is removed in constant time, and a throwing
- * listener does not stop the others.
+ * A signal that releases all waiting calls once. A listener is removed in constant time, because a thousand calls may
+ * wait. A throwing listener does not stop the other listeners.
  */
 export class Release implements Signal {
   readonly #listeners = new Set<() => void>()
@@ -144,7 +144,7 @@ export class Release implements Signal {
       try {
         tell()
       } catch {
-        // The listener's own bug; the next listener must be told all the same.
+        // The error is ignored, so that the next listener is still called.
       }
     }
     this.#listeners.clear()

@@ -11,8 +11,8 @@ type Applied = { readonly value: unknown; readonly path: string } | 'not_applica
 const whole: ReadonlySet<Material> = new Set(['blocks', 'json_text'])
 
 /**
- * Applies an operator. Without a `path` in its settings, draws a place for the purpose `path`: a place where the
- * operator fits and is sensible by `schema`, the JSON Schema of the value.
+ * Applies an operator to a value, and returns the changed copy. Without a `path` in the settings, draws the place. The
+ * operator fits the drawn place, and makes sense there by `schema`, the JSON Schema of the value.
  */
 export function apply(config: OperatorConfig, value: unknown, draw: Draw, schema?: unknown): Applied {
   const path = pathFor(config, value, draw, schema)
@@ -39,9 +39,9 @@ export function pathFor(
 export type Materials = (on: Material) => unknown
 
 /**
- * Returns the settings of an operator among the named operators, with a path, drawn for the purposes `operator` and
- * `path`; undefined when none fits anywhere. All fitting operators are equally likely. `detectable` leaves out the
- * others.
+ * Draws one of the named operators and its path, for the purposes `operator` and `path`. Returns the operator's
+ * settings; undefined when no operator fits. All fitting operators are equally likely. `detectable` excludes operators
+ * of the other kind.
  */
 export function choose(
   names: readonly OperatorName[],
@@ -77,7 +77,7 @@ function pick<Item>(items: readonly Item[], u: number): Item | undefined {
   return items[Math.floor(u * items.length)]
 }
 
-/** A possible place of a change; in lists it means all elements, and the site is the first element. */
+/** A possible place of a change. In a list, the place means all elements, and `site` is the first element. */
 interface Place {
   readonly path: string
   readonly site: Site
@@ -128,7 +128,7 @@ interface SchemaNode {
 
 const MOST_REFERENCES = 8
 
-/** Returns the schema itself, if it says anything. */
+/** Returns the root of a schema, with its reference resolved; undefined without a usable schema. */
 function schemaNode(root: unknown): SchemaNode | undefined {
   return follow({ node: root, root })
 }

@@ -33,13 +33,13 @@ export interface Operator<Config extends OperatorConfig> {
   readonly detectable: Detectability
   readonly on: Material
   fits(site: Site, config: Config): boolean
-  /** Whether the operator is sensible there, by the schema; default: always. */
+  /** Returns true when the operator makes sense at a place, by the schema; default: always true. */
   suits?(told: Told, site: Site): boolean
   /** Returns the replacement of a site where the operator fits. */
   edit(site: Site, config: Config): Edit
 }
 
-/** Makes an operator from the settings its schema reads. */
+/** Returns `parts` as an operator, typed by the settings that its schema reads. */
 export function operator<Schema extends z.ZodType<OperatorConfig>>(
   parts: { readonly schema: Schema } & Omit<Operator<z.output<Schema>>, 'schema'>,
 ): Operator<z.output<Schema>> & { readonly schema: Schema } {

@@ -5,7 +5,7 @@ import { pointer } from './pointer.ts'
 const numeric = /^-?\d{1,15}(\.\d+)?$/
 
 export const typeChange = operator({
-  about: 'Number to string and back, true to "true".',
+  about: 'Turns a number into a string or back, and true into "true".',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({ op: z.literal('type'), path: pointer() }),
@@ -16,14 +16,14 @@ export const typeChange = operator({
   edit: ({ value }) => ({ value: typeof value === 'string' ? Number(value) : String(value) }),
 })
 
-/** Returns the word in other letters, as in added or renamed states of servers. */
+/** Returns the word in capitals or, for a word in capitals, in small letters. */
 const otherWord = (word: string): string => {
   const upper = word.toUpperCase()
   return upper === word ? word.toLowerCase() : upper
 }
 
 export const enumValue = operator({
-  about: 'Replaces a listed word by an unlisted word.',
+  about: 'Replaces a word that the schema lists by an unlisted word.',
   detectable: 'schema_detectable',
   on: 'json',
   schema: z.strictObject({

@@ -12,7 +12,7 @@ export interface Site {
 /** The replacement of a site: another value or, in an object, any number of members in place of this member. */
 export type Edit = { readonly value: unknown } | { readonly members: readonly (readonly [string, unknown])[] }
 
-/** Returns the replacement of a site; undefined leaves the site. */
+/** Returns the replacement of a site; undefined leaves the site unchanged. */
 export type Editor = (site: Site) => Edit | undefined
 
 /**
@@ -64,7 +64,7 @@ function visitObject(
   if (!Object.hasOwn(holder, key)) return undefined
   const done = incoming({ value: holder[key], key, holder }, segments, at, edit)
   if (done === undefined) return undefined
-  // Built from entries, which keeps the order and makes a plain member of a key like `__proto__`.
+  // Built from entries to keep the order, and to make a key like `__proto__` an ordinary member.
   const entries = Object.entries(holder).flatMap((entry) => {
     if (entry[0] !== key) return [entry]
     return 'members' in done ? done.members : [[key, done.value] as const]

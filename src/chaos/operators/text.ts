@@ -33,7 +33,7 @@ function tail(text: Buffer, bytes: number): string {
   return text.toString('utf8', start)
 }
 
-/** Whether the byte continues an earlier character. */
+/** Returns true when the byte continues an earlier character. */
 const isInside = (text: Buffer, at: number): boolean => ((text[at] ?? 0) & 0xc0) === 0x80
 
 export const cutJson = operator({

@@ -3,7 +3,7 @@ import { duration } from '../../units/duration.ts'
 import { operator } from './operator.ts'
 import { pointer } from './pointer.ts'
 
-/** Dates in replies, in RFC 3339: a day, or a moment. */
+/** Matches dates in the format of RFC 3339: a day, or a day with a time. */
 const iso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/
 
 const isDate = (value: unknown): value is string =>
@@ -45,8 +45,8 @@ export const staleValue = operator({
       .gt(0)
       .lt(1)
       .default(0.1)
-      .describe('Share of a number added since the old value; of a whole number at least 1.'),
-    to: z.json().optional().describe('The old value itself. Default: only for dates and numbers.'),
+      .describe('Share by which the old value of a number is smaller; the old value of a whole number is smaller by at least 1.'),
+    to: z.json().optional().describe('The old value. Without this field, only dates and numbers change.'),
   }),
   fits({ value }, { to }) {
     if (to !== undefined) return JSON.stringify(value) !== JSON.stringify(to)
@@ -58,7 +58,10 @@ export const staleValue = operator({
   },
 })
 
-/** Returns the date some time before, with the same precision; a day goes back at least a day. */
+/**
+ * Returns the date `ageMs` milliseconds earlier, with the same precision. A date without a time moves by at least a
+ * day.
+ */
 function earlier(text: string, ageMs: number): string {
   if (!text.includes('T'))
     return new Date(Date.parse(text) - Math.max(ageMs, 86_400_000)).toISOString().slice(0, 10)

@@ -17,11 +17,11 @@ export interface PlanFinding {
 interface PlanServer {
   readonly name: string
   readonly kind: ServerKind
-  /** Whether faults leave the server alone; default false. */
+  /** True when no fault may hit the server; default false. */
   readonly protected?: boolean
   /** The server's own tool names; absent or empty while unknown. */
   readonly tools?: readonly string[]
-  /** Whether a tool is known to be read-only; absent when nobody can say. */
+  /** Returns true for a tool known to be read-only; absent when the gateway cannot know. */
   readonly isReadOnly?: (tool: string) => boolean
 }
 
@@ -56,7 +56,7 @@ export function contradictions(
   })
 }
 
-/** Returns such findings for a single fault; paths are within the fault. */
+/** Returns the contradictions within a single fault; paths are relative to the fault. */
 export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): PlanFinding[] {
   const findings: PlanFinding[] = []
   if (fault.ttl > maxTtl) {
@@ -86,7 +86,7 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
     findings.push(error(['when', 'onCall'], `never holds: call ${onCall} is excluded by ${other}`))
   }
   if (window !== undefined && window.from >= fault.ttl) {
-    const message = `never holds: the fault ends before, after its ttl of ${formatDuration(fault.ttl)}`
+    const message = `never holds: the fault already ends after its ttl of ${formatDuration(fault.ttl)}`
     findings.push(error(['when', 'window', 'from'], message))
   }
   if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
@@ -125,9 +125,7 @@ export function protectedFindings(
   ]
 }
 
-/**
- * Returns the findings of a plan against the present servers and arms: faults that hit none of them, or work with none.
- */
+/** Returns findings about faults that match no present server or arm, or cannot work with the servers they match. */
 export function targetFindings(
   faults: readonly Fault[],
   { servers, arms }: PlanTargets,
@@ -165,7 +163,7 @@ export function targetFindings(
       ...unknownTool(fault.match?.tool, hit),
       ...onlyWrites(fault, hit, registry),
     ])
-    // Towards the agent, the gateway plays the server, whatever the server is like.
+    // On side client, the gateway acts as the server, so the kind of the real server does not matter.
     if (fault.side === 'client') return idle
     const refusals = hit.flatMap(({ name, kind }) => {
       const type = registry[fault.type]
@@ -174,7 +172,8 @@ export function targetFindings(
     })
     if (refusals.length === 0) return idle
     const message = `${fault.type} cannot work with ${refusals.join('; ')}`
-    // If the fault works with some of the servers, the journal reports each call to the others as left out.
+    // A warning suffices when the fault works with some servers: the journal reports calls to the other servers as
+    // `refused`.
     return at(index, [
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
@@ -196,11 +195,11 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
     tool,
     servers.flatMap(({ tools = [] }) => tools),
   )
-  const message = `"${tool}" matches no tool of ${names}: it hits nothing until there is one${hint}`
+  const message = `"${tool}" matches no tool of ${names}: the fault hits nothing until there is such a tool${hint}`
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 
-/** Whether a fault hits tool calls, and of these only calls of tools known to be read-only. */
+/** Returns true for a fault that hits tool calls, but only calls of tools known to be read-only. */
 export function sparesWrites({ type: name, match, allowWrites }: Fault, registry: FaultRegistry): boolean {
   const type = registry[name]
   const isForTools = methodsOf(type).includes('tools/call') && glob(match?.method ?? '*')('tools/call')
@@ -222,7 +221,7 @@ function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: Faul
   return [{ severity: 'warning', path: ['allowWrites'], message }]
 }
 
-/** Warns about a fault without any effect, whether aimed or not. */
+/** Returns a finding about a fault that matches only protected servers. `aim`: the fault's glob over servers. */
 function onlyProtected(aim: string | undefined): PlanFinding {
   if (aim === undefined)
     return { severity: 'warning', path: ['type'], message: 'hits nothing: all servers are protected' }

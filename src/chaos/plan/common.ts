@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import { globPattern as glob } from '../../units/glob-schema.ts'
 
-/** Header values contain spaces and brackets, and may be keys. */
+/** Glob over the value of a header. Header values contain spaces and brackets, and may be secret keys. */
 export const headerGlob = z
   .string()
   .max(1_024)
@@ -59,7 +59,7 @@ const burst = z.strictObject({
     .enum(['slot', 'call', 'intent'])
     .default('slot')
     .describe(
-      'The step: a slot of time; a call, counted within its task (its intent, or else its session); or an intent, with all of its calls hit or none. Intents are in a row when their names differ only in the final number; calls without an intent use slots.',
+      'The step: a slot of time; a call, counted within its task (its intent, or else its session); or an intent, with all of its calls hit or none. Intents whose names differ only in the final number are steps of the same chain; calls without an intent use slots.',
     ),
   slot: duration({ min: 10 }).default(1_000).describe('Length of a slot of time.'),
 })
@@ -74,7 +74,7 @@ const when = z.strictObject({
   afterCalls: z.int().min(0).optional().describe('Only after this many matching calls.'),
   everyNth: z.int().min(1).optional().describe('Only every n-th matching call.'),
   window: window.optional().describe('Only in a span of time.'),
-  burst: burst.optional().describe('In bursts with all calls hit; the mean rate over time stays `rate`.'),
+  burst: burst.optional().describe('Hits come in bursts, in which all calls are hit; the mean rate over time stays `rate`.'),
   ramp: ramp.optional().describe('With a rate that rises or falls after arming; not together with bursts.'),
 })
 
@@ -103,16 +103,16 @@ export const common = {
     .int()
     .min(1)
     .optional()
-    .describe('Most injections until the fault is armed again; counted per arm of an experiment.')
+    .describe('Maximum number of injections until the fault is armed again; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxInjections' }),
   maxConcurrent: z
     .int()
     .min(1)
     .max(10_000)
     .default(16)
-    .describe('Most calls held at a time; counted per arm of an experiment.')
+    .describe('Maximum number of calls held at a time; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxConcurrent' }),
-  ttl: duration({ min: 1 }).describe('Time it stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
+  ttl: duration({ min: 1 }).describe('Time the fault stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
   allowWrites: z
     .boolean()
     .default(false)

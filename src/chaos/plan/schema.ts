@@ -33,7 +33,7 @@ function option(name: string, registry: FaultRegistry): z.ZodObject {
     .safeExtend({
       type: z.literal(name).describe(about),
       ...common,
-      side: side.describe('Below all policies (tests the gateway), or above them (tests the agent).'),
+      side: side.describe('Below all policies (upstream, tests the gateway), or above all policies (client, tests the agent).'),
     })
     .describe(about)
     .meta({ title: name })
@@ -96,12 +96,12 @@ export function chaosSchema(registry: FaultRegistry = registered) {
       killFile: z.string().min(1).optional().describe('While this file exists, no fault does anything.'),
       lease: duration({ min: 1_000 })
         .optional()
-        .describe('A run ends when nobody has renewed it for this time. Default: only by `ttl`.'),
+        .describe('A run ends when nobody has renewed the run for this time. Default: faults end only by their `ttl`.'),
       debugHeader: z
         .boolean()
         .default(false)
         .describe(
-          'Whether the reply header `x-breakwater-faults` names the faults that hit the call. For debugging: tests should be blind.',
+          'Whether the reply header `x-breakwater-faults` names the faults that hit the call. Only for debugging: agents under test should not know about faults.',
         ),
       strict: z
         .boolean()

@@ -6,8 +6,8 @@ const LARGEST = 2n ** 64n - 1n
 const expected = `expected a whole number from 0 to ${LARGEST}, from 2^53 on in quotes`
 
 /**
- * The seed of a plan: a whole number of 64 bits. JSON and YAML lose precision beyond 2^53, so larger seeds are text; as
- * numbers they are rejected. Reads to a number wherever exact.
+ * Returns the schema of a seed: a whole number of 64 bits. JSON and YAML lose precision beyond 2^53, so larger seeds
+ * have to be text. The output is a number wherever a number is exact.
  */
 export function seed() {
   return z

@@ -20,10 +20,10 @@ type Assigning = Pick<Experiments, 'armsIn' | 'assignIn' | 'end' | 'unit'>
 /** The arms of a guarded run. The treatment comes first, so a larger share moves no unit back to the control. */
 export const ARMS = ['treatment', 'control'] as const
 
-/** The current run, as calls see it. */
+/** The parts of the current run that the assignment of calls needs. */
 interface Guest {
   readonly meter: Meter
-  /** Matches calls, and assigns them. */
+  /** The run as an experiment, which matches calls and assigns them. */
   readonly aim: Experiment
   /** The arms in force, with the split of the stage; undefined outside of stages. */
   readonly entry: Experiment | undefined
@@ -55,7 +55,7 @@ export class GuardedArms implements Assigning {
     this.#forget = forget
   }
 
-  /** The run as an experiment: no other may take its calls; undefined without a run. */
+  /** The run as an experiment; undefined without a run. No other experiment may take the calls of the run. */
   get taken(): Experiment | undefined {
     return this.#guest?.aim
   }
@@ -115,7 +115,10 @@ export class GuardedArms implements Assigning {
     }
   }
 
-  /** Many agents without task and session may share a tenant's name, so each of their calls is drawn alone. */
+  /**
+   * Returns the arm of an assigned call; undefined for an excluded call. Many agents without task and session may share
+   * a tenant's name, so each of their calls is drawn separately.
+   */
   #armOf(found: Assignment, { share, aim }: Guest): string | undefined {
     if (typeof found === 'string') return undefined
     if (!found.isFallback || !found.unit.startsWith('tenant ')) return found.name
@@ -128,7 +131,8 @@ export class GuardedArms implements Assigning {
     const hit = isHit(record)
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
-    // A call given up by its agent counts with its time so far, and as wrong if a fault hit it: the fault is why.
+    // A call given up by its agent counts with its time so far, and as wrong if a fault hit the call, because the fault
+    // may be the reason.
     const isGivenUp = result === 'cancelled'
     unit.meter.end(
       unit,

@@ -30,7 +30,7 @@ const DRIFT = 2
 /** Smaller latency differences count as noise, in milliseconds. */
 const NOISE_MS = 20
 
-/** Learns a threshold from the seconds of a baseline; or returns why there is none. */
+/** Returns a rule with a threshold learned from the seconds of a baseline, or the problem that prevents a threshold. */
 export function learn(
   learning: Learning,
   seconds: readonly Figures[],
@@ -71,7 +71,7 @@ function wordsOf(learning: Learning): string {
   }
 }
 
-/** Caps a share below 1: no share of failed calls ever exceeds 1. */
+/** Returns a threshold; caps a share below 1, because no share of failed calls ever exceeds 1. */
 const bounded = (metric: CallMetric, above: number) =>
   subjects[metric].unit === 'share' ? Math.min(above, 0.999) : above
 
@@ -116,7 +116,7 @@ function deviationOf(values: readonly number[]): number {
   return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1))
 }
 
-/** Interpolates linearly between two values, like most tools. */
+/** Returns a quantile of the values. Interpolates linearly between two values, like most tools. */
 function quantileOf(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   const at = share * (sorted.length - 1)

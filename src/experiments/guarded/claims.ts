@@ -22,7 +22,7 @@ export const measurable = [...callMetrics, 'uptime', 'status', 'probe_failures']
 
 export type Measurable = (typeof measurable)[number]
 
-/** A server, as claims see it. */
+/** The facts about a server that claims can be about. */
 export interface ServerVital {
   readonly name: string
   readonly isUp: boolean
@@ -34,13 +34,13 @@ export interface ServerVital {
 
 export interface Judged {
   readonly claim: string
-  /** For people; `no calls` or `no probes` without measurements. */
+  /** The found value as text; `no calls` or `no probes` without measurements. */
   readonly found: string
-  /** Undefined without measurements. */
+  /** True when the claim holds; undefined without measurements. */
   readonly holds: boolean | undefined
 }
 
-/** Undefined without measurements. */
+/** Returns the value of a metric; undefined without measurements. */
 export function metricIn(metric: CallMetric, figures: Figures): number | undefined {
   const { calls, failed, rejected, attempts } = figures
   if (calls === 0 && subjects[metric].unit !== 'ms') return undefined

@@ -30,7 +30,7 @@ export interface Breach {
 
 export interface GateOptions {
   readonly rules: readonly Rule[]
-  /** Calls of an arm a window needs to be judged. */
+  /** Minimum number of calls of an arm in a window, below which rules are not judged. */
   readonly minimum: number
 }
 

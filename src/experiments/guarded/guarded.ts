@@ -98,11 +98,11 @@ export type Asked =
   | { readonly ok: true; readonly run: RunRecord }
   | { readonly ok: false; readonly refusals: readonly string[] }
 
-/** Most runs waiting for approval, and most experiments whose last run stays in memory. */
+/** Maximum number of runs waiting for approval, and of experiments whose last run stays in memory. */
 const MAX_PENDING = 16
 const MAX_KEPT = 64
 
-/** Most shapes with a count of completed runs; the least recently run shapes are forgotten. */
+/** Maximum number of shapes whose completed runs are counted; the least recently run shapes are forgotten. */
 const MAX_SHAPES = 1_000
 
 const MAX_LISTENERS = 64
@@ -151,7 +151,7 @@ export class GuardedExperiments {
   #writtenAt: Millis = -Infinity
   #beginning: Beginning | undefined
   readonly #closed = new Cancellation()
-  /** Ends of runs being written. */
+  /** Writes of ended runs that are still under way. */
   readonly #sealing = new Set<Promise<void>>()
 
   constructor(parts: GuardedParts) {
@@ -236,7 +236,7 @@ export class GuardedExperiments {
     if (isSame(by) && !(proof?.proved === 'key' && this.#parts.trustedKeys === 1))
       return [`${approvedBy} requests the run, and so cannot approve it`]
     if (approvers === undefined || approvers.some(isSame)) return []
-    return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
+    return [`${approvedBy} may not approve the run: chaos.approvers has ${approvers.join(', ')}`]
   }
 
   /** Requests a run: the run begins at once, or waits for approval. */
@@ -261,7 +261,7 @@ export class GuardedExperiments {
     return { ok: true, run }
   }
 
-  /** Approves a waiting run, and begins the run if nothing has come in the way. */
+  /** Approves a waiting run, and begins the run unless the gateway now refuses it. */
   async approve(name: string, by: string, proof?: ApproverProof): Promise<Asked> {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
@@ -335,7 +335,10 @@ export class GuardedExperiments {
     return this.#current?.lifecycle.record.name
   }
 
-  /** Reports each change of an experiment's runs; returns undefined with too many listeners. */
+  /**
+   * Calls `hear` after each change of an experiment's runs. Returns a function that removes the listener; undefined
+   * with too many listeners.
+   */
   listen(name: string, hear: (run: RunRecord) => void): Cancel | undefined {
     if (this.#listeners.size >= MAX_LISTENERS) return undefined
     const listener = { name, hear }
@@ -349,7 +352,8 @@ export class GuardedExperiments {
     if (current === undefined) return
     const { lifecycle, ground } = current
     if (this.#parts.groundOf(lifecycle.record.spec) === ground) return
-    // Later, because the config is only just coming into force, and the rollback applies the config again.
+    // Fails the run later, because the config is only just coming into force, and the rollback applies the config
+    // again.
     this.#parts.clock.after(0, () =>
       lifecycle.fail(
         'a config change affects the run: its servers, its policies or the flag that allows faults',
@@ -559,7 +563,7 @@ function approvalReason({ approval, stages }: Spec, firstStage: number): string 
   return `it waits until somebody approves it: stage ${wide + 1} has ${Math.round(share * 100)}% of the calls; without approval, at most ${most * 100}% are allowed`
 }
 
-/** Repetitions of a passing shape show nothing new. */
+/** Returns a proposal for another run, because repetitions of a passing shape show nothing new. */
 function proposalFor({ spec }: RunRecord, count: number): string {
   const widest = Math.max(...spec.stages.map(({ share }) => share))
   const wider =

@@ -34,13 +34,13 @@ export interface StageOrder {
 export interface World {
   /** Begins to meter calls and to play the run's load. Throws on failure. */
   begin(): void
-  /** Whether the agents of the load have had their first answers; true without a load. */
+  /** Returns true when the agents of the load have had their first answers, or there is no load. */
   isReady(): boolean
   /** Puts a stage into force: arms, then faults. Throws on failure. */
   arm(stage: StageOrder): void
   /**
-   * Extends the armed faults until the next tick or two. Returns why the run cannot go on: its faults are gone, other
-   * faults were armed, or its load ended; undefined if it can.
+   * Renews the leases of the armed faults until the next tick or two. Returns why the run cannot continue: its faults
+   * are gone, other faults were armed, or its load ended. Undefined when the run can continue.
    */
   renew(): string | undefined
   /** Removes faults and arms. Never throws; may be repeated. */
@@ -87,7 +87,7 @@ const LEAST_FOR_SHARE = 50
 /** Retries of an incomplete rollback, one per tick. */
 const ROLLBACK_TRIES = 40
 
-/** Most signs kept until the time of the first effect is known. */
+/** Maximum number of signs kept until the time of the first effect is known. */
 const MAX_SIGNS = 64
 
 /** How a run ends after the recovery. */
@@ -117,14 +117,14 @@ export class Lifecycle {
   #outcome: Outcome | undefined
   #rollbacks = 0
   #armedAt: Millis = Infinity
-  /** Whether the stage is in force; false while its record is being written. */
+  /** True while the stage is in force; false while its record is being written. */
   #isInForce = false
   /** Recovery time of each troubled layer since the end of the faults; null: not yet recovered. */
   readonly #recovered = new Map<string, Millis | null>()
-  /** Whether the load plays, so the baseline is being measured. */
+  /** True once the load plays and the baseline is being measured. */
   #isReady = false
   #steadyAfterMs: Millis | undefined
-  /** Whether calls stopped ending after the faults. */
+  /** True when no call has ended for too long after the faults. */
   #isSilentAfter = false
 
   constructor(parts: LifecycleParts) {
@@ -175,7 +175,7 @@ export class Lifecycle {
     this.#finish({ state: 'failed', reason: why })
   }
 
-  /** Rolls back first: any other step may meet the bug again. */
+  /** Ends the run after a bug. Rolls back first, because any other step may meet the bug again. */
   #failOf(defect: Error): void {
     const reason = `internal error (a bug in Breakwater): ${defect.message}`
     const { clock, world } = this.#parts
@@ -524,7 +524,7 @@ export class Lifecycle {
     const troubled = world.layers().filter(({ isWell }) => !isWell)
     for (const { name } of troubled) if (!this.#recovered.has(name)) this.#recovered.set(name, null)
     const left = world.rollback()
-    // Layers of the arms go with the arms.
+    // The layers of the arms disappear with the arms.
     const present = new Set(world.layers().map(({ name }) => name))
     for (const name of this.#recovered.keys()) if (!present.has(name)) this.#recovered.delete(name)
     const proof: Proof = {
@@ -602,7 +602,7 @@ export class Lifecycle {
     this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
   }
 
-  /** Whether no call has ended for longer than the gate allows. */
+  /** Returns true when no call has ended for longer than the gate allows. */
   #isSilent(now: Millis): boolean {
     return now - this.#parts.meter.lastAt >= this.#record.spec.gate.missing
   }
@@ -618,7 +618,7 @@ export class Lifecycle {
     }
   }
 
-  /** Takes a row when due, and reports a tick once a second. */
+  /** Adds a row to the samples when a row is due, and reports a tick once a second. */
   #sample(now: Millis, everyMs: Millis): void {
     if (now - this.#sampledAt >= everyMs) this.#takeSample(now)
     if (now - this.#toldAt < 1_000) return
@@ -626,12 +626,12 @@ export class Lifecycle {
     void this.#parts.onChange(this.#record, 'tick')
   }
 
-  /** Takes a row of the remaining time before measurement restarts. */
+  /** Adds a row for the remaining time to the samples, before the measurement restarts. */
   #closeSample(now: Millis): void {
     if (now > this.#sampledAt) this.#takeSample(now)
   }
 
-  /** Takes a row of the calls ended since the previous row. */
+  /** Adds a row for the calls that have ended since the previous row. */
   #takeSample(now: Millis): void {
     const sinceMs = now - this.#sampledAt
     this.#sampledAt = now

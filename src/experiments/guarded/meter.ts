@@ -4,7 +4,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 export interface Figures {
   readonly calls: number
   readonly failed: number
-  /** Calls under way for long: they count in durations only. */
+  /** Calls that have been under way for long; they count only in durations. */
   readonly waiting: number
   /** Calls the gateway never sent. */
   readonly rejected: number
@@ -179,7 +179,7 @@ export class Meter {
     if (traceId !== undefined && this.#traces.length < MAX_TRACES) this.#traces.push(traceId)
   }
 
-  /** Whether a call of an arm has been under way for `ms`, and no call of the arm has ended meanwhile. */
+  /** Returns true when a call of an arm has been under way for `ms`, and no call of the arm has ended meanwhile. */
   isStuck(arm: string, ms: Millis): boolean {
     const now = this.#clock.now()
     if (now - (this.#lastOf.get(arm) ?? 0) < ms) return false

@@ -3,7 +3,7 @@ import { callMetrics } from './claims.ts'
 import type { RunRecord } from './record.ts'
 import { states } from './spec.ts'
 
-/** A run's id is part of a file name. */
+/** Matches the id of a run. The id is part of a file name. */
 const idPattern = /^[a-z0-9][a-z0-9-]{0,63}$/
 
 export const isRunId = (id: string): boolean => idPattern.test(id)
@@ -120,5 +120,5 @@ const record = z.looseObject({
   proposal: text.optional(),
 })
 
-/** Whether a value has all fields of a run's record that are read anywhere. */
+/** Returns true when a value has all fields of a run's record that are read anywhere. */
 export const isRunRecord = (value: unknown): value is RunRecord => record.safeParse(value).success

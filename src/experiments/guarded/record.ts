@@ -60,7 +60,7 @@ export interface Proof {
 
 /** A layer of the gateway that recovers by itself. */
 export interface LayerState {
-  /** Such as `breaker memory/read_graph`, `replica search#1`, `server memory`. */
+  /** Name of the layer, such as `breaker memory/read_graph`, `replica search#1`, `server memory`. */
   readonly name: string
   readonly state: string
   readonly isWell: boolean
@@ -116,7 +116,7 @@ export interface Estimated {
   readonly of: 'outcome' | 'detect' | 'recover' | 'errorRatio' | 'p95'
   readonly expected: string
   readonly found: string
-  /** The outcome came true, the number is off by at most half, or the time was kept. */
+  /** True when the outcome came true, the number is off by at most half, or the time was kept. */
   readonly isRight: boolean
 }
 
@@ -148,7 +148,7 @@ export interface RunRecord {
   readonly name: string
   readonly spec: Spec
   readonly shape: string
-  /** Hashes of what was in force at the request. */
+  /** Hashes of the config, the policies and the faults at the time of the request. */
   readonly hashes: { readonly config: string; readonly policies: string; readonly faults: string }
   readonly seed: string
   readonly targets: Targets

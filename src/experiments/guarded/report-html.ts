@@ -16,7 +16,7 @@ const tones: Readonly<Record<State, string>> = {
   running: 'open',
 }
 
-/** In the order of the page's colours. `all`: calls in no arm. */
+/** The lines of a chart, in the order of the page's colours. `all`: calls in no arm. */
 const arms = ['all', 'control', 'treatment'] as const
 
 /** Chart data by second; null: no calls. */
@@ -55,7 +55,7 @@ function chartData({ samples, stages, recovery, rollback }: RunRecord): ChartDat
   }
 }
 
-/** A line needs two points. */
+/** Returns true when the samples suffice for charts: a line needs two points. */
 const hasCharts = ({ samples }: RunRecord) => samples.length > 1
 
 /** Returns the report of a run as an HTML page without external resources. Text from specs and servers is escaped. */

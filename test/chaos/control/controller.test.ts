@@ -161,7 +161,7 @@ test('after a plan without faults no plan is armed, and faults of the runtime AP
   const { state, why, leaseRemainingMs } = controller.status()
   assert.deepEqual(
     [state, why, leaseRemainingMs],
-    ['armed', 'took the plan away; injected faults stay', undefined],
+    ['armed', 'removed the plan; injected faults stay', undefined],
   )
   apply(plan([fault('b', 'test.spoil')], more))
   assert.deepEqual(states(), [

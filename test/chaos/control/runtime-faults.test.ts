@@ -110,7 +110,7 @@ test('a fault with an unrenewed lease ends, and releases its calls', async () =>
   const told = controller.journal.entries().findLast((entry) => entry.kind === 'control')
   assert.deepEqual(
     [told?.type, told?.by, told?.detail],
-    ['cleared', 'lease', { id, fault: 'kept', why: 'nobody renewed it for 5s' }],
+    ['cleared', 'lease', { id, fault: 'kept', why: 'nobody renewed the lease for 5s' }],
   )
   controller.disarm('me', 'the end')
   assert.equal(clock.pending, 0)

@@ -75,7 +75,7 @@ test('outages come and go for all servers together', async () => {
   const down = ['upstream_unavailable', 'upstream_unavailable']
   const up = ['answered', 'answered']
   assert.deepEqual(seen, [down, down, up, up, down])
-  assert.equal(injection.inapplicable[0], 'all is well for another 30s')
+  assert.equal(injection.inapplicable[0], 'the servers work for another 30s')
 })
 
 test('the first attempts of each call fail with 503, and then one passes', async () => {

@@ -67,7 +67,7 @@ test('a fault on the bytes of a reply does nothing if the agent already has a pa
     const begun = { open: () => undefined, pause: () => undefined, send: () => undefined, wire }
     const call = toolCall('echo', {}, { channel: begun })
     assert.deepEqual(await service(call), await answer(call))
-    assert.deepEqual(injection.inapplicable, ['a part of the reply is with the agent already'])
+    assert.deepEqual(injection.inapplicable, ['the agent has received a part of the reply already'])
   }
 })
 
@@ -76,8 +76,8 @@ test('conn.dns does not apply to numeric addresses, and conn.tls does not apply 
     ['http://127.0.0.1:1/mcp', 'http://[::1]:1/mcp', 'https://a.example/mcp'].map((url) =>
       refusalOf(connectionFaults[type], { transport: 'http', era: undefined, address: serverAddress([url]) }),
     )
-  const isNumber = 'its address is a number: there is no name to look up'
-  const isPlain = 'its address is no https address'
+  const isNumber = 'the address of the server is a number: there is no name to look up'
+  const isPlain = 'the address of the server is no https address'
   assert.deepEqual(refusals('conn.dns'), [isNumber, isNumber, undefined])
   assert.deepEqual(refusals('conn.tls'), [isPlain, isPlain, undefined])
 })

@@ -135,7 +135,7 @@ test('two faults cannot shape one answer: the second says so, and does nothing',
     }),
   )
   await service(toolCall('echo'))
-  assert.deepEqual(inner.inapplicable, ['another fault has the answer to this call'])
+  assert.deepEqual(inner.inapplicable, ['another fault already changes the answer to this call'])
 })
 
 const failed: Outcome = { kind: 'failed', error: gatewayError('upstream_unavailable', 'gone') }

@@ -124,7 +124,7 @@ const damages: readonly Damage[] = [
   {
     title: 'the end of an older file cut off',
     does: async ({ path, linesOf, put }) => put(`${path}.2`, (await linesOf(`${path}.2`)).slice(0, -1)),
-    told: /^chaos\.jsonl\.1:1 does not go on from .*chaos\.jsonl\.2/,
+    told: /^chaos\.jsonl\.1:1 does not continue .*chaos\.jsonl\.2/,
   },
   {
     title: 'the beginning of a file missing',

@@ -69,5 +69,5 @@ test('a fault behind one that held the call does nothing once both are killed', 
   assert.equal(tally('a').hits, 1)
   assert.equal(tally('b').hits + tally('c').hits, 0)
   const [, behind] = controller.journal.decisions()
-  assert.deepEqual(behind?.note, { why: 'it had ended when the call came to it' })
+  assert.deepEqual(behind?.note, { why: 'the fault had ended when the call reached it' })
 })

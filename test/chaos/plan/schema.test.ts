@@ -128,7 +128,7 @@ test('a ttl is at most the longest that the plan allows', () => {
 test('an impossible condition is refused: a window after the end of its fault, a call excluded by its conditions', () => {
   const found = (when: Record<string, unknown>) => issues([fault('a', 'test.hold', { ttl: '1m', when })])
   assert.deepEqual(found({ window: { from: '1m' } }), [
-    'faults.0.when.window.from: never holds: the fault ends before, after its ttl of 1m',
+    'faults.0.when.window.from: never holds: the fault already ends after its ttl of 1m',
   ])
   assert.deepEqual(found({ onCall: 10, afterCalls: 10 }), [
     'faults.0.when.onCall: never holds: call 10 is excluded by afterCalls 10',

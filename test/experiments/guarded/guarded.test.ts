@@ -194,7 +194,7 @@ test('nobody approves their own run, and if approvers are named, nobody else app
   rules.approvers = ['lead', 'tester']
   assert.deepEqual(await guarded.approve('drill', 'boss'), {
     ok: false,
-    refusals: ['boss may not approve it: chaos.approvers has lead, tester'],
+    refusals: ['boss may not approve the run: chaos.approvers has lead, tester'],
   })
   assert.equal((await guarded.approve('drill', 'tester')).ok, false)
   assert.equal(guarded.get('drill')?.state, 'pending_approval')

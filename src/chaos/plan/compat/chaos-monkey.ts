@@ -26,7 +26,7 @@ const schemas = {
   timeout: z.strictObject({ hangMs: ms, probability }),
   malformed: z.strictObject({ corruptResponse: z.boolean().default(true), probability }),
   'connection-refused': z.strictObject({ probability }),
-  // Its code has a time, its documents have a number of bytes.
+  // The code of mcp-chaos-monkey reads a time, but its documentation describes a number of bytes.
   'connection-drop': z.strictObject({ afterMs: ms.optional(), afterBytes: ms.optional(), probability }),
   'rate-limit': z.strictObject({ retryAfterSeconds: z.int().min(0), probability }),
   'schema-mismatch': z.strictObject({ missingFields: z.array(z.string().min(1)).default([]), probability }),
@@ -40,7 +40,7 @@ export const chaosMonkeyTypes: readonly string[] = Object.keys(schemas)
 /** A fault in our format, without the common fields. */
 type Meant = { readonly type: string; readonly rate: number } & Readonly<Record<string, unknown>>
 
-/** Reads a fault config with camelCase keys, and returns its meaning here. Throws `ForeignPlanError`. */
+/** Translates a fault config with camelCase keys into our format. Throws `ForeignPlanError`. */
 function meaningOf(
   { type, ...fields }: Readonly<Record<string, unknown>>,
   path: PlanPath,
@@ -73,7 +73,7 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant {
     case 'connection-drop': {
       const { afterMs, afterBytes, probability: rate } = as('connection-drop')
       if (afterMs !== undefined && afterBytes !== undefined)
-        throw new ForeignPlanError([...path, 'afterBytes'], 'a connection drops after a time or after bytes')
+        throw new ForeignPlanError([...path, 'afterBytes'], 'expected afterMs or afterBytes, not both')
       return { type: 'conn.reset', rate, at: dropAt(afterMs, afterBytes) }
     }
     case 'rate-limit': {
@@ -87,13 +87,16 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant {
     }
     case 'schema-mismatch': {
       const { missingFields, probability: rate } = as('schema-mismatch')
-      // Without fields it removes nothing: it hits, and the journal says there was nothing to do.
+      // Without fields, the fault hits calls but removes nothing, and the journal says so.
       return { type: 'result.drift', rate, operators: missingFields.map(without) }
     }
   }
 }
 
-/** Immediately means before the first byte of the reply. */
+/**
+ * Returns the setting `at` of conn.reset. Without a time and bytes, the connection drops before the first byte of the
+ * reply.
+ */
 function dropAt(afterMs: number | undefined, afterBytes: number | undefined): unknown {
   if (afterBytes !== undefined) return { afterBytes }
   return afterMs === undefined || afterMs === 0 ? 'headers' : { after: formatDuration(afterMs) }
@@ -104,7 +107,7 @@ const saying = (message: string) => ({
   body: JSON.stringify({ error: message }),
 })
 
-/** Removes a top-level key, escaped as in a JSON Pointer (RFC 6901). */
+/** Returns an operator that removes a top-level key. The key is escaped as in a JSON Pointer (RFC 6901). */
 const without = (key: string) => ({
   op: 'drop_required',
   path: `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
@@ -125,9 +128,9 @@ const scenarioSchema = z.strictObject({
 })
 
 /**
- * Returns the faults of mcp-chaos-monkey, named after their type and place: a scenario, a list, a single fault with its
- * target, or a bare fault config, aimed at everything. Keys may be camelCase or snake_case. A target is an alias, or a
- * glob over servers, or SERVER/TOOL. Throws `ForeignPlanError`.
+ * Translates a plan of mcp-chaos-monkey, and returns the faults, named after their type and place. The plan is a
+ * scenario, a list, a single fault with its target, or a bare fault config for all calls. Keys may be camelCase or
+ * snake_case. A target is an alias, or a glob over servers, or SERVER/TOOL. Throws `ForeignPlanError`.
  */
 export function fromChaosMonkey(config: unknown, options: ForeignOptions): readonly FaultConfig[] {
   const entries = entriesOf(config)
@@ -176,7 +179,7 @@ function translated(
     name: `${type}-${index + 1}`,
     ...what,
     ...matchOf(target === undefined ? '*' : targets(target, [...path, 'target'])),
-    // Without a duration their faults never end; with a duration of 0 they end at once.
+    // In mcp-chaos-monkey, a fault without a duration never ends, and a fault with a duration of 0 ends at once.
     ttl: durationMs === undefined ? ttl : formatDuration(Math.max(1, Math.round(durationMs))),
     ...common,
   }

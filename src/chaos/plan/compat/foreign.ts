@@ -9,13 +9,13 @@ export interface FaultConfig extends Readonly<Record<string, unknown>> {
   readonly rate: number
 }
 
-/** Settings a fault needs and the other formats lack. */
+/** Settings that our faults need and foreign plans lack. */
 export interface ForeignOptions {
   /** `ttl` of each fault without a duration of its own; as in a plan. */
   readonly ttl: string | number
-  /** Whether faults may hit tools not known to be read-only; default false. */
+  /** True when faults may hit tools not known to be read-only; default false. */
   readonly allowWrites?: boolean
-  /** The meaning here of the other format's targets: SERVER or SERVER/TOOL, as globs, by their foreign names. */
+  /** Our targets (SERVER or SERVER/TOOL, as globs) in place of foreign targets, by the names of the foreign targets. */
   readonly aliases?: Readonly<Record<string, string>>
   /** The existing servers; if absent, targets are not checked. */
   readonly servers?: readonly string[]
@@ -42,7 +42,8 @@ export class ForeignPlanError extends Error {
 }
 
 /**
- * Returns the common fields of all foreign faults. Neither format limits concurrent calls: the limit is the largest.
+ * Returns the common fields of all foreign faults. Foreign formats do not limit concurrent calls, so `maxConcurrent`
+ * gets its largest value.
  */
 export function commonOf({ ttl, allowWrites }: ForeignOptions) {
   return { ttl, maxConcurrent: 10_000, ...(allowWrites === true ? { allowWrites } : {}) }

@@ -39,7 +39,7 @@ function formatOf(entry: Readonly<Record<string, unknown>>): PlanFormat | undefi
   const { type } = entry
   if (typeof type !== 'string') return undefined
   if (type.includes('.')) return 'own'
-  // Both formats have a type `latency`, but only mcp-chaos-monkey names its delay like this.
+  // Both formats have a type `latency`, but only mcp-chaos-monkey has a field `delayMs`.
   if (type === 'latency') return 'delayMs' in entry || 'delay_ms' in entry ? 'chaos-monkey' : 'mcp-chaos'
   if (mcpChaosTypes.includes(type)) return 'mcp-chaos'
   return chaosMonkeyTypes.includes(type) ? 'chaos-monkey' : undefined

@@ -44,11 +44,11 @@ interface Meant {
   readonly what: { readonly type: string; readonly rate: number } & Readonly<Record<string, unknown>>
   /** Tools whose calls the fault hits; empty means all. Undefined when the fault names its tools itself. */
   readonly aimed?: readonly string[]
-  /** Whether its tools fail together. */
+  /** True when all tools of the fault fail at the same time. */
   readonly together?: boolean
 }
 
-/** Reads an entry, and returns its meaning here; undefined when it means nothing. Throws `ForeignPlanError`. */
+/** Translates an entry into our format. Returns undefined when the entry has no effect. Throws `ForeignPlanError`. */
 function meaningOf(
   { type, ...fields }: Readonly<Record<string, unknown>>,
   path: PlanPath,
@@ -89,7 +89,7 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant | undefin
     }
     case 'server_degradation': {
       const { episode_rate, episode_len, tools } = as('server_degradation')
-      // The tools belong to the degraded server: without tools there is no such server.
+      // The tools identify the degraded server: without tools, no server is degraded.
       if (tools.length === 0) return undefined
       const when = { burst: { meanLength: episode_len, per: 'intent' } }
       return { what: { type: 'rpc.error', rate: episode_rate, when }, aimed: tools, together: true }
@@ -97,7 +97,9 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant | undefin
   }
 }
 
-/** An empty tool list matches nothing here; for other types it matches every tool. */
+/**
+ * Returns a fault of the listed tools; undefined for an empty list. For other types, an empty list means every tool.
+ */
 const ofTools = (type: string, tools: readonly string[]): Meant | undefined =>
   tools.length === 0 ? undefined : { what: { type, rate: 1, tools } }
 
@@ -140,7 +142,7 @@ function translated(
   const name = `${type}-${index + 1}`
   const common = commonOf(options)
   if (aimed === undefined) return [{ name, ...what, ...common }]
-  // Their faults hit tool calls only, some of ours hit all requests.
+  // Faults of mcp-chaos hit only tool calls, but some of our faults hit all requests.
   if (aimed.length === 0) return [{ name, ...what, match: { method: 'tools/call' }, ...common }]
   if (aimed.length === 1) return [{ name, ...what, match: { tool: aimed[0] }, ...common }]
   const domain = together === true ? { domain: name } : {}

@@ -3,7 +3,7 @@ import { isObject } from '../../../protocol/jsonrpc.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { ForeignPlanError, type ForeignOptions, type PlanPath } from './foreign.ts'
 
-/** Returns the readable aliases of a plan as written. The schema reports problems of the other aliases. */
+/** Returns the aliases of an unchecked plan that are text. The schema reports all other aliases as problems. */
 export function aliasesIn(written: unknown): Readonly<Record<string, string>> {
   if (!isObject(written)) return {}
   return Object.fromEntries(
@@ -19,11 +19,12 @@ export function partsOf(target: string): { readonly server: string; readonly too
 }
 
 /**
- * Returns the meaning of a target as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` when there is no meaning.
+ * Returns our target for a foreign target: SERVER or SERVER/TOOL, as globs. Throws `ForeignPlanError` for an unknown
+ * target.
  */
 export type Targets = (target: string, path: PlanPath) => string
 
-/** `targets`: all targets of a plan. */
+/** Returns a function that translates foreign targets. `targets`: all targets of the plan. */
 export function targetsOf(
   targets: readonly string[],
   { aliases = {}, servers, soleTarget }: Pick<ForeignOptions, 'aliases' | 'servers' | 'soleTarget'>,
@@ -37,7 +38,7 @@ export function targetsOf(
       .map((target) => partsOf(target).server)
       .filter((server) => !isServer(server)),
   )
-  // The user wraps a single server: the only unknown server of a plan means the wrapped server.
+  // When the user wraps a single server, the only unknown server of a plan means the wrapped server.
   const sole = unknown.size === 1 ? soleTarget : undefined
 
   return (target, path) => {
@@ -69,11 +70,11 @@ function guess(target: string, servers: readonly string[]): string {
   const named = alike === undefined || tool === undefined ? alike : `${alike}/${tool}`
   const meant = exposed[0] ?? named
   return meant === undefined
-    ? '"aliases" may say which SERVER or SERVER/TOOL it is'
+    ? '"aliases" can map the target to SERVER or SERVER/TOOL'
     : `did you mean ${meant}?`
 }
 
-/** Adds a tool to the server named by the first part of a target. */
+/** Returns the server named by the first part of a target, with the tool added. */
 function withTool(
   aliases: Readonly<Record<string, string>>,
   server: string,

@@ -96,6 +96,6 @@ test('a plan names the servers on which its refusals cannot work', () => {
   assert.equal(refusalOf(versionMismatch, { transport: 'stdio', era: undefined }), undefined)
   assert.equal(refusalOf(versionMismatch, { transport: 'http', era: 'legacy' }), undefined)
   assert.equal(refusalOf(headerMismatch, { transport: 'stdio', era: 'modern' }), 'stdio has no headers')
-  assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'legacy' }), 'the legacy era has none')
+  assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'legacy' }), 'the legacy era has no headers that repeat the body')
   assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'modern' }), undefined)
 })

@@ -172,7 +172,7 @@ test('an alias says which server or tool a target is, also as the first part of 
 test('a target that is no server is an error that names aliases; without known servers the target stays', () => {
   assert.equal(
     refusal(() => targetOf('redis', { servers: ['weather', 'files'] })),
-    '[0].target: "redis" is no server here; there are weather, files; "aliases" may say which SERVER or SERVER/TOOL it is',
+    '[0].target: "redis" is no server here; there are weather, files; "aliases" can map the target to SERVER or SERVER/TOOL',
   )
   assert.match(
     refusal(() => targetOf('redis', { servers: ['weather'], aliases: { redis: 'cache' } })),
@@ -201,7 +201,7 @@ test('with one wrapped server, a plan with a single target means this server; se
   )
 })
 
-test('a connection drops after a time or after bytes, and not after both', () => {
+test('expected afterMs or afterBytes, not both, and not after both', () => {
   const at = (more: object) =>
     fromChaosMonkey([{ target: 'a', config: { type: 'connection-drop', ...more } }], options)[0]?.at
   assert.deepEqual(
