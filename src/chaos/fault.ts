@@ -53,9 +53,11 @@ export function serverAddress(urls: readonly string[]): ServerAddress {
 /** How to reach a server: some faults need certain kinds of servers. */
 export interface ServerKind {
   readonly transport: Transport
-  /** Undefined until first contact with the server, and where the era depends on the caller. */
+  /** The protocol era of the server. Undefined before the first contact, and when the era depends on the caller. */
   readonly era: Era | undefined
-  /** Undefined for a process, and where no particular server is meant. */
+  /**
+   * Facts about the server's address. Undefined for a server that is a process, and when no particular server is meant.
+   */
   readonly address?: ServerAddress | undefined
 }
 

@@ -6,7 +6,7 @@ import { type Subject, subjects, type Unit } from './subjects.ts'
 
 /** A measurable statement, such as `p95 < 500ms`. */
 export interface Claim<About extends Subject = Subject> extends Bound {
-  /** As written. */
+  /** The text of the claim as written. */
   readonly text: string
   readonly subject: About
 }

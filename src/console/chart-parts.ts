@@ -1,7 +1,7 @@
 /**
- * The beginning of the pages' scripts: `data` of the page, `color(name)` of its style, `axis()`, and
- * `drawing(id, draw)`, which calls `draw(width)` with the width of the element `id`, now and after changes of size,
- * colours or paper.
+ * The common beginning of the scripts in pages. Defines `data` (of the page), `color(name)` (of its style), `axis()`
+ * and `drawing(id, draw)`. `drawing` calls `draw(width)` with the width of the element `id`, at once and after changes
+ * of size, colours or paper.
  */
 export const parts = String.raw`
   'use strict'

@@ -223,7 +223,7 @@ interface ReadRun {
 interface ReadChain {
   /** The head to continue from. */
   readonly head: Head
-  /** Whether the head on disk is missing or differs. */
+  /** True when the head on disk is missing or differs. */
   readonly isHeadNew: boolean
   readonly sealed: readonly ReadRun[]
   readonly open: readonly RunRecord[]

@@ -27,7 +27,7 @@ export interface Situation {
   readonly ended: ReadonlyMap<string, Pick<Running, 'settings'>>
   /** The names of experiments an operator has just started. */
   readonly started: ReadonlySet<string>
-  /** The guarded run, if any: no comparison may take its calls. At most one. */
+  /** The guarded run, or an empty list without a guarded run. No comparison may take calls of a guarded run. */
   readonly taken: readonly Experiment[]
   readonly before: readonly Experiment[]
 }

@@ -23,7 +23,7 @@ export type Assignment =
       readonly name: string
       readonly unit: string
       readonly isFallback: boolean
-      /** Whether the agent chose the arm. */
+      /** True when the agent chose the arm. */
       readonly isAsked: boolean
     }
   /** The call matches, but takes no part: not drawn, or without a unit. */

@@ -32,14 +32,14 @@ export interface Look {
   readonly low: number
   readonly high: number
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
-  /** Units with an assumed end; the figures are then the certain minimum. Default: none. */
+  /** Number of units with an assumed end; the figures then assume the least favourable ends. Default: 0. */
   readonly assumed?: number
 }
 
 export interface Run {
-  /** As configured at the start of the run. */
+  /** The experiment as configured at the start of the run. */
   readonly experiment: Experiment
-  /** In force at the start of the run. */
+  /** The policies in force at the start of the run. */
   readonly policies: ExperimentConfig['policies']
   /** Milliseconds since the Unix epoch. */
   readonly startedAtWall: number
@@ -61,7 +61,7 @@ export interface Listed {
 interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
-  /** No judgement on request before this time, on the monotonic clock. */
+  /** Time on the monotonic clock before which requests for the experiment get the earlier judgement. */
   judgedUntil: Millis
   end: Run['end']
 }
@@ -111,7 +111,7 @@ export class Experiments {
   readonly #ended = new Map<string, OpenRun>()
   /** Names of experiments an operator has just started. */
   readonly #started = new Set<string>()
-  /** By waiting experiment: the name of the experiment that blocks it. */
+  /** Names of waiting experiments, each with the name of the experiment that blocks it. */
   #waiting: ReadonlyMap<string, string> = new Map()
   /** Calls under way in arms, ended runs included, by arm. */
   readonly #underWay = new Map<string, number>()
@@ -138,7 +138,7 @@ export class Experiments {
 
   /**
    * Returns, for a config's generation, a function that writes the arm into a call's record, before anything else sees
-   * the call. Undefined when no experiment runs there.
+   * the call. Returns undefined when no experiment runs in the generation.
    */
   assignIn(config: ExperimentConfig): ((call: Call) => void) | undefined {
     const running = this.#running(config).map(({ experiment }) => ({

@@ -7,7 +7,7 @@ import type { UnitMessage } from './unit-thread.ts'
 
 giveWay()
 
-// The units follow in portions.
+// The units arrive in portions, as messages.
 const { experiment, known } = workerData as JudgeFacts
 const all: UnitSample[] = []
 

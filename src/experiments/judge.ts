@@ -36,9 +36,9 @@ export interface Known {
 }
 
 /**
- * Judges an experiment by its units. `isOver`: nothing more will come. A deciding quantile is judged only at the end:
- * quantiles have no sequence valid at all looks. `areAssumed`: some ends are assumed, so only guardrails on shares of
- * units count.
+ * Returns the judgement of an experiment by its units. `isOver`: no more units or calls will follow. A deciding
+ * quantile is judged only at the end: quantiles have no sequence valid at all looks. `areAssumed`: some ends are
+ * assumed, so only guardrails on shares of units count.
  */
 export function judge(
   experiment: Experiment,
@@ -85,14 +85,16 @@ export interface KnownAndOpen extends Known {
   readonly judged: Judgement
 }
 
-/** Whether open units have a known worst case (failure or success). Durations have none. */
+/**
+ * Returns true for metrics with a known worst case of an open unit (failure or success). Durations have no worst case.
+ */
 const isBounded = (name: MetricName) => metricOf(name).estimator.kind === 'proportion'
 
 /**
  * Returns a judgement valid however the open units end, so a hanging unit cannot hide an arm's harm. A treatment is
- * worse if still worse when all open units of the control fail and all of the treatment succeed. At the end, a
- * treatment is better if still better in the opposite case. Undefined when neither is certain, and for metrics other
- * than shares of units.
+ * worse if it stays worse even when all open units of the control fail and all open units of the treatment succeed. At
+ * the end, a treatment is better if it stays better in the opposite case. Undefined when neither is certain, and for
+ * metrics other than shares of units.
  */
 export function judgeWithOpen(
   experiment: Experiment,
@@ -123,9 +125,9 @@ function endedAs(
 }
 
 /**
- * Words a judgement with assumed ends. They are the least favourable ends, so the difference is a minimum, and the
- * sentence separates assumed from measured values. Other treatments keep the verdicts of the cohort, because the
- * assumed ends may favour them.
+ * Returns a judgement whose sentence names the assumed ends. The assumed ends are the least favourable ends, so the
+ * difference is a minimum, and the sentence separates assumed from measured values. Other treatments keep the verdicts
+ * of the cohort, because the assumed ends may favour them.
  */
 function hedged(
   experiment: Experiment,
@@ -202,7 +204,7 @@ export function judgeUnits(
 
 /**
  * Judges the cohort. A call still under way in the cohort has taken too long and counts as failed. Late calls may still
- * succeed, so a verdict stands only if valid however late calls end.
+ * succeed, so a verdict counts only if every end of the late calls gives the same verdict.
  */
 function judgeCohort(
   experiment: Experiment,
@@ -232,11 +234,11 @@ function judgeCohort(
   return judgementOf(verdicts, judgement.units)
 }
 
-/** Up to these units, and durations of judged quantiles, a judgement takes less than 50 ms. */
+/** Up to these numbers of units, and of durations for quantiles, a judgement takes less than 50 ms. */
 const MOST_UNITS = 20_000
 const MOST_DURATIONS = 10_000
 
-/** Whether the last judgement of a run takes so long that calls should not wait. */
+/** Returns true when the last judgement of a run takes so long that calls should not wait for it. */
 export function takesLong({ metric, guardrails }: Experiment, { all }: KnownUnits): boolean {
   if (all.length > MOST_UNITS) return true
   const hasQuantile = [metric, ...guardrails.map((guardrail) => guardrail.metric)].some(

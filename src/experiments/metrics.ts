@@ -27,7 +27,7 @@ const quantile = (q: number, name: string): Metric => ({
   estimator: { kind: 'quantile', q },
 })
 
-/** Any of these may decide an experiment; reports show all. */
+/** The metrics of experiments. Any metric may decide an experiment; reports show all metrics. */
 export const metrics = {
   task_success: {
     about: 'Share of successful tasks, among tasks with a reported outcome.',

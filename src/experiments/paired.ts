@@ -71,7 +71,7 @@ export interface CompareWords {
   readonly flaws?: readonly string[]
 }
 
-/** Compares the arms pair by pair. Valid for a single look, after all pairs. */
+/** Returns a comparison of the arms, pair by pair. The comparison is valid for a single look, after all pairs. */
 export function compareTwins(pairs: readonly TwinPair[], words: CompareWords): Comparison {
   const { control, treatment, flaws = [] } = words
   const counts = countsOf(pairs)
@@ -182,7 +182,7 @@ function quantilesOf(pairs: readonly TwinPair[]): ArmQuantile[] {
   }))
 }
 
-/** The smallest value not exceeded by at least the share `q` of all values; NaN without values. */
+/** Returns the smallest value such that at least the share `q` of all values is not above it; NaN without values. */
 const quantile = (sorted: Float64Array, q: number): number =>
   sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN
 

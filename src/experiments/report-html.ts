@@ -94,6 +94,6 @@ const keyOf = (name: 'effect' | 'exposure') =>
     ? [markup`<p class="note" hidden>Coloured bands are sequences; grey differences do not matter.</p>`]
     : []
 
-/** Open for readers without scripts; scripts close it. */
+/** Returns a block that a reader can unfold. Without scripts the block is open; the script of the page closes it. */
 const folded = (content: Markup) =>
   markup`<details open><summary>The same as a table</summary>${content}</details>`

@@ -84,7 +84,7 @@ export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdi
   readonly label: string
   readonly sentence: string
 } {
-  if (verdict === undefined) return { label: 'not started', sentence: 'It has not run.' }
+  if (verdict === undefined) return { label: 'not started', sentence: 'The experiment has not run.' }
   const isOpen = state === 'running' && verdict.result === 'inconclusive'
   const harms = verdict.result === 'worse' && verdict.harm
   const label = isOpen ? 'not decided yet' : harms ? 'harm' : results[verdict.result]
@@ -95,7 +95,7 @@ export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdi
 export const withoutLabel = (sentence: string): string =>
   sentence.replace(/^(invalid|inconclusive|not decided yet|no difference found): /, '')
 
-/** `2026-03-01 09:30:00 UTC` for an ISO 8601 time. */
+/** Returns an ISO 8601 time as text, such as `2026-03-01 09:30:00 UTC`. */
 const instantInWords = (iso = '') => iso.replace(/^(.{10})T(.{8}).*$/, '$1 $2 UTC')
 
 /** Returns when the experiment ran, and why it ended; undefined before the start. */
@@ -106,7 +106,10 @@ export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: R
   return `Ran from ${instantInWords(startedAt)} to ${instantInWords(endedAt)}, ${lasting}: ${endedBecause}.`
 }
 
-/** Returns the entry of a record for an arm; undefined for none. Arms may be named like properties of all objects. */
+/**
+ * Returns the entry of a record for an arm; undefined for none. The name of an arm may be a property of all objects,
+ * such as `constructor`.
+ */
 export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | undefined =>
   Object.hasOwn(record, arm) ? record[arm] : undefined
 
@@ -182,7 +185,7 @@ function armTable({ arms, control }: Report): Table {
 
 /** Returns the differing settings, a line per setting. */
 export function settingBlock(settings: Report['settings'], arms: readonly string[]): Block {
-  if (settings.length === 0) return 'Their settings are the same.'
+  if (settings.length === 0) return 'The arms have the same settings.'
   return {
     table: {
       head: ['setting', ...arms],
@@ -192,7 +195,7 @@ export function settingBlock(settings: Report['settings'], arms: readonly string
   }
 }
 
-/** Most lines of a table over time. */
+/** Maximum number of lines of a table over time. */
 const SHOWN_LOOKS = 12
 
 /** Returns evenly spaced looks, including the last look. */
@@ -313,7 +316,7 @@ function longer(ms: number, places: number): string {
   return Number(size) === 0 ? 'as long' : `${size} ms ${ms > 0 ? 'longer' : 'less'}`
 }
 
-/** `not reached` for `not_reached`. */
+/** Returns the name of a fate as words: `not reached` for `not_reached`. */
 export const fateInWords = (fate: string): string => fate.replaceAll('_', ' ')
 
 /** Returns the faults of an arm by fate, in the order of `fates`. */

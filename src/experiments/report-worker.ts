@@ -6,7 +6,7 @@ import type { UnitMessage } from './unit-thread.ts'
 
 giveWay()
 
-// The units follow in portions.
+// The units arrive in portions, as messages.
 const { run, ...facts } = workerData as ReportFacts
 const units: UnitSample[] = []
 

@@ -24,7 +24,7 @@ import { numbered } from '../units/numbered.ts'
 
 /** A setting with different values in the arms, as written in a config (`2s`); undefined without a value. */
 export interface SettingDifference {
-  /** Such as `retry.maxRetries`. */
+  /** Name of the setting, such as `retry.maxRetries`. */
   readonly setting: string
   readonly byArm: Readonly<Record<string, string | undefined>>
 }
@@ -35,11 +35,11 @@ export interface MetricReport {
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
   readonly decides: boolean
-  /** By arm; NaN without data. */
+  /** The value of the metric in each arm; NaN without data. */
   readonly values: Readonly<Record<string, number>>
   /**
-   * By treatment: treatment minus control, with a 95 % interval for a single look, and its p-value. Both ends equal the
-   * estimate when no value varied: then there is no interval.
+   * The difference of each treatment minus control, with a 95 % interval for a single look, and its p-value. Both ends
+   * equal the estimate when no value varied: then there is no interval.
    */
   readonly differences: Readonly<
     Record<string, Interval & { readonly p: number | undefined; readonly adjustedP: number | undefined }>
@@ -106,14 +106,14 @@ export interface Report {
 /** Returns the effective settings of a policy set, by policy; policies without settings are missing. */
 type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
 
-/** `policies` undefined: the policies in force. */
+/** Returns the settings of policy sets under the given policies; for undefined, under the policies in force. */
 export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
 /** The input of a report, as plain data for another thread. */
 export interface ReportFacts {
   readonly experiment: Experiment
   readonly run: RunFacts | undefined
-  /** By policy set. */
+  /** The effective settings, by policy set. */
   readonly settings: ReadonlyMap<string, ReturnType<SettingsOf>>
   /** On the monotonic clock. */
   readonly now: Millis
@@ -151,7 +151,7 @@ export function factsOf(
   }
 }
 
-/** Makes a report. Takes up to two seconds of CPU with tens of thousands of units. */
+/** Returns a report. Takes up to two seconds of CPU with tens of thousands of units. */
 export function reportOn({ experiment, run, settings, now }: ReportFacts): Report {
   const settingsOf: SettingsOf = (set) => settings.get(set) ?? {}
   const control = controlOf(experiment)
@@ -277,7 +277,7 @@ type Compared = Pick<MetricReport, 'values'> & {
   readonly differences: readonly (readonly [string, Interval & { readonly p: number | undefined }])[]
 }
 
-/** Computes all quantiles from the same resamples: intervals without p-values. */
+/** Returns the values and intervals of all quantiles, from the same resamples. Quantiles have no p-values. */
 function quantileReports(
   control: string,
   treatments: readonly string[],
@@ -406,7 +406,7 @@ function neededIn(
   wanted: Wanted,
 ): ArmUnits | undefined {
   const isShare = metricOf(metric).estimator.kind === 'proportion'
-  // Towards the middle, where shares vary most.
+  // Assumes a change towards 0.5, where shares vary most.
   const other = control.value + (control.value > 0.5 ? -size : size)
   const needed = isShare
     ? unitsForProportions(control.value, other, wanted)

@@ -12,7 +12,7 @@ export interface UnitSample extends CallCounts {
   /** See `Unit.key`. */
   readonly unit: string
   readonly arm: string
-  /** As counted by limits. */
+  /** The tenant under which limits count the unit. */
   readonly tenant: string
   /** Start of the first call, on the monotonic clock. */
   readonly beganAt: Millis
@@ -33,10 +33,13 @@ export interface UnitSample extends CallCounts {
 
 const MAX_DURATIONS = 32
 
-/** Most units of all runs together, ended runs included. Calls beyond are counted, but no verdict includes them. */
+/**
+ * Maximum number of units in all runs together, ended runs included. Calls of further units are counted, but no verdict
+ * includes them.
+ */
 const MAX_UNITS = 50_000
 
-/** Most units of a tenant in current runs: a tenant with endless tasks must leave room for others. */
+/** Maximum number of units of a tenant in current runs: a tenant with endless tasks must leave room for others. */
 const MAX_OF_TENANT = MAX_UNITS / 2
 
 /** How long the cohort waits for an open unit, in milliseconds. */
@@ -48,12 +51,12 @@ export class Room {
   #left = MAX_UNITS
   readonly #ofTenants = new Map<string, number>()
 
-  /** `reclaim`: frees places of ended runs when none are left. */
+  /** `reclaim`: called when no place is left, to free places of ended runs. */
   constructor(reclaim: () => void = () => undefined) {
     this.#reclaim = reclaim
   }
 
-  /** Takes a place for a tenant; false when none is free. */
+  /** Takes a place for a tenant. Returns false when no place is free. */
   take(tenant: string): boolean {
     const taken = this.#ofTenants.get(tenant) ?? 0
     if (taken >= MAX_OF_TENANT) return false
@@ -77,11 +80,11 @@ export class Room {
 }
 
 export interface Beginning {
-  /** As counted by limits. */
+  /** The tenant under which limits count the unit. */
   readonly tenant: string
   /** On the monotonic clock. */
   readonly now: Millis
-  /** The call did not name its unit. */
+  /** True when the call did not name its unit. */
   readonly isFallback?: boolean
 }
 
@@ -104,7 +107,7 @@ export class Samples {
     this.#room = room
   }
 
-  /** Ends the run. Tenants of its units get their room back. */
+  /** Ends the run. The units of the run no longer count against their tenants. */
   end(): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
@@ -118,7 +121,7 @@ export class Samples {
     this.#arms.clear()
   }
 
-  /** Begins a call of a unit; undefined without room for the unit. */
+  /** Counts the begin of a call, and returns the sample of its unit; undefined without room for the unit. */
   begin(unit: string, arm: string, { tenant, now, isFallback = false }: Beginning): UnitSample | undefined {
     let units = this.#arms.get(arm)
     if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
@@ -158,7 +161,7 @@ export class Samples {
     if (sample !== undefined) sample.outcome = outcome
   }
 
-  /** Takes constant time. */
+  /** Returns the number of units in an arm, in constant time. */
   unitsOf(arm: string): number {
     return this.#arms.get(arm)?.size ?? 0
   }
@@ -202,9 +205,11 @@ export class Samples {
 }
 
 export interface Waiting {
-  /** Milliseconds without an ended call; 0: only calls under way keep a unit open. */
+  /**
+   * Time without an ended call after which a unit is over, in milliseconds. 0: only calls under way keep a unit open.
+   */
   readonly quiet: Millis
-  /** Whether a unit without a reported outcome stays open. */
+  /** True when a unit stays open until its outcome is reported. */
   readonly needsOutcome: boolean
 }
 
@@ -330,5 +335,5 @@ const escaped = (text: string) =>
     found === '\\' ? '\\\\' : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
 
-/** RFC 4180. */
+/** Returns a field of a CSV line, quoted as in RFC 4180. */
 const csvField = (line: string) => (/[",]/.test(line) ? `"${line.replaceAll('"', '""')}"` : line)

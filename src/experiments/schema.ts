@@ -35,7 +35,7 @@ export const experiment = z
   .strictObject({
     name: name.describe('Unique; shows up in metrics, spans and the report.'),
     arms: arms.describe(
-      'The arms by name, each with its policy set (`default`: the unnamed set). All others are compared with the arm `control`, or else with the first.',
+      'The arms by name, each with its policy set (`default`: the unnamed set). All other arms are compared with the arm `control`, or else with the first arm.',
     ),
     match: match
       .default({})
@@ -145,7 +145,7 @@ export const armName = (experiment: string, arm: string): string => `${experimen
 export const armNames = (all: readonly Pick<Experiment, 'name' | 'arms'>[]): string[] =>
   all.flatMap(({ name, arms }) => Object.keys(arms).map((arm) => armName(name, arm)))
 
-/** Returns the arm all others are compared with: `control`, or else the first. */
+/** Returns the arm with which all other arms are compared: `control`, or else the first arm. */
 export function controlOf({ arms }: Pick<Experiment, 'arms'>): string {
   const [first = ''] = Object.keys(arms)
   return Object.hasOwn(arms, 'control') ? 'control' : first

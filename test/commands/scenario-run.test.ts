@@ -286,7 +286,9 @@ test('if the gateway no longer answers other requests, its faults are still clea
 
 test('a run reports a fault without effect, even when other faults hit calls', async () => {
   const gateway = new FakeGateway()
-  gateway.warnings = ['match.tool: "a*" matches no tool of search-1: the fault hits nothing until there is such a tool']
+  gateway.warnings = [
+    'match.tool: "a*" matches no tool of search-1: the fault hits nothing until there is such a tool',
+  ]
   gateway.countsById['fault-2'] = { ...newFaultCounts(), decided: 7 }
   const { clock, run, said } = start(gateway)
   await pass(clock, 11)

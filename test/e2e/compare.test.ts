@@ -176,7 +176,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.equal(code, 0, errors)
     assert.match(lines, /^# default again against default$/m)
     assert.match(lines, /\| all \| 20 \| 0 \| 0 \| 0 \| 20 \|/)
-    assert.match(lines, /Their settings are the same\./)
+    assert.match(lines, /The arms have the same settings\./)
   })
 
   test('comparisons export their samples as CSV', async () => {

@@ -134,7 +134,7 @@ test('a report as JSON makes the same page as the report itself', () => {
 
 test('an experiment that has not run has no charts and no script', () => {
   const page = htmlOf(unstarted({ experiment: { arms }, settings }))
-  assert.match(textOf(page), /not started It has not run\. Hypothesis/)
+  assert.match(textOf(page), /not started The experiment has not run\. Hypothesis/)
   assert.doesNotMatch(page, /<script|uPlot/)
 })
 

@@ -35,7 +35,7 @@ function section(markdown: string, title: string): string[] {
 test('a report without a run says so, and tells the planned comparison and the first step', () => {
   const settings = { default: { retry: { maxRetries: 3 } }, retries: { retry: { maxRetries: 5 } } }
   const text = markdownOf(overTheWire(unstarted({ experiment: { arms }, settings })))
-  assert.match(text, /^# Experiment canary\n\nIt has not run\.\n\n## Hypothesis/)
+  assert.match(text, /^# Experiment canary\n\nThe experiment has not run\.\n\n## Hypothesis/)
   assert.deepEqual(section(text, 'Settings that differ').at(-1), '| retry.maxRetries | 3 | 5 |')
   assert.deepEqual(section(text, 'Next steps'), ['The experiment has not run: start it.'])
   assert.doesNotMatch(text, /## (Metrics|Effect over time|Assignment)/)

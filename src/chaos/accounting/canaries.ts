@@ -43,7 +43,7 @@ export class Canaries {
 function leaves(value: unknown): string[] {
   const found: string[] = []
   const open: unknown[] = [value]
-  // Not recursive: results may nest to any depth.
+  // Uses a stack instead of recursion, because results may nest to any depth.
   while (open.length > 0 && found.length < MAX_LEAVES) {
     const next = open.pop()
     if (typeof next === 'object' && next !== null) {

@@ -84,7 +84,8 @@ export class ArmedFaults {
   }
 
   /**
-   * Releases held calls; all faults stay armed. With `servers`, only calls of faults that match one of these servers.
+   * Releases held calls; all faults stay armed. With `servers`, releases only calls held by faults that match one of
+   * these servers.
    */
   release(reason: ReleaseReason, servers?: readonly string[]): void {
     for (const { armed } of this.#held.values()) {

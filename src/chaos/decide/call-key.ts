@@ -20,7 +20,7 @@ export interface Identity {
   readonly subject: string
   /** Equal in all runs that make the same logical calls. */
   readonly key: string
-  /** Whether the key depends on the order of calls. */
+  /** True when the key depends on the order of calls. */
   readonly orderDependent: boolean
   readonly intent: string | undefined
 }

@@ -10,7 +10,9 @@ import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
 const expiring = z.strictObject({
   after: duration()
     .default(0)
-    .describe('How long the token stays valid after the first call that the fault hits. Calls pass while the token is valid.'),
+    .describe(
+      'How long the token stays valid after the first call that the fault hits. Calls pass while the token is valid.',
+    ),
 })
 
 const expired: FaultType<z.output<typeof expiring>> = {
@@ -80,7 +82,9 @@ const scope: FaultType<z.output<typeof scoped>> = {
 const refreshSchema = z.strictObject({
   after: duration()
     .optional()
-    .describe("How long a tenant's first token stays valid after the tenant's first call; by default for ever."),
+    .describe(
+      "How long a tenant's first token stays valid after the tenant's first call; by default for ever.",
+    ),
 })
 
 /** The first token of a tenant, kept as a digest, never as the token itself. */
@@ -138,7 +142,7 @@ const ownerSchema = z.strictObject({
     .enum(['forbidden', 'not_found', 'other_result'])
     .default('forbidden')
     .describe(
-      "`forbidden`: HTTP 403, only for servers behind HTTP; other servers are left alone. `not_found`: the reply says that the tool or the resource was not found. `other_result`: the reply is `result`, as if for the other owner.",
+      '`forbidden`: HTTP 403, only for servers behind HTTP; other servers are left alone. `not_found`: the reply says that the tool or the resource was not found. `other_result`: the reply is `result`, as if for the other owner.',
     ),
   result: z
     .record(z.string(), z.json())

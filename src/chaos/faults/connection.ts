@@ -85,7 +85,9 @@ export const dns = {
   sides: ['upstream'],
   transports: { only: ['http', 'sse'], otherwise: 'a server over {} has no name to look up' },
   refuses: ({ address }) =>
-    address?.isNamed === false ? 'the address of the server is a number: there is no name to look up' : undefined,
+    address?.isNamed === false
+      ? 'the address of the server is a number: there is no name to look up'
+      : undefined,
   runsAsAsked: true,
   example: {
     name: 'dns',
@@ -142,7 +144,8 @@ export const tls = {
   methods: requests,
   sides: ['upstream'],
   transports: { only: ['http', 'sse'], otherwise: 'there is no TLS over {}' },
-  refuses: ({ address }) => (address?.isSecure === false ? 'the address of the server is no https address' : undefined),
+  refuses: ({ address }) =>
+    address?.isSecure === false ? 'the address of the server is no https address' : undefined,
   runsAsAsked: true,
   example: { name: 'tls', rate: 0.1, ttl: '10m', match: { server: 'remote' }, reason: 'expired' },
   layer:
@@ -154,7 +157,9 @@ export const tls = {
         reason === 'handshake' ? { of: 'handshake' } : { of: 'certificate', flaw: reason },
       )
       if (error === undefined) {
-        injection.notApplicable('the gateway accepts every certificate of the server (tls.rejectUnauthorized is false)')
+        injection.notApplicable(
+          'the gateway accepts every certificate of the server (tls.rejectUnauthorized is false)',
+        )
         return next(call)
       }
       if (injection.released.aborted) {
@@ -432,7 +437,9 @@ function trickle(pace: Pace, injection: Injection): Layer {
 
 const flapSchema = z.strictObject({
   up: duration({ min: 1 }).default(30_000).describe('How long the server is up in each cycle.'),
-  down: duration({ min: 1 }).default(10_000).describe('How long the server is down in each cycle, after the time up.'),
+  down: duration({ min: 1 })
+    .default(10_000)
+    .describe('How long the server is down in each cycle, after the time up.'),
 })
 
 /** Makes all matching servers alternate between up and down at the same times, beginning with the first hit call. */

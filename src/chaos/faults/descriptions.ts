@@ -14,11 +14,11 @@ const driftSchema = z.strictObject({
     .max(4_096)
     .optional()
     .describe(
-      "The new description of the tools. By default, each tool gets the description of another tool in the list, drawn at random.",
+      'The new description of the tools. By default, each tool gets the description of another tool in the list, drawn at random.',
     ),
 })
 
-/** Keeps name and schemas: only words change, so no schema check notices. */
+/** Changes only the description of a tool, so no check of names or schemas notices the change. */
 const descriptionDrift: FaultType<z.output<typeof driftSchema>> = {
   schema: driftSchema,
   family: 'registry',

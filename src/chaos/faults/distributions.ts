@@ -22,8 +22,8 @@ export const schema = z
     z
       .strictObject({
         kind: z.literal('uniform'),
-        min: duration().default(0).describe('The shortest.'),
-        max: duration().describe('The longest.'),
+        min: duration().default(0).describe('The shortest delay.'),
+        max: duration().describe('The longest delay.'),
         cap,
       })
       .refine((d) => d.min <= d.max, { path: ['max'], message: 'max must not be below min' })
@@ -49,7 +49,13 @@ export const schema = z
       .strictObject({
         kind: z.literal('pareto'),
         scale: duration({ min: 1 }).describe('The shortest delay.'),
-        alpha: z.number().positive().max(100).describe('The shape of the tail: a smaller number gives more long delays. 1.16 gives the 80/20 rule.'),
+        alpha: z
+          .number()
+          .positive()
+          .max(100)
+          .describe(
+            'The shape of the tail: a smaller number gives more long delays. 1.16 gives the 80/20 rule.',
+          ),
         cap,
       })
       .refine((d) => d.scale <= (d.cap ?? Infinity), { path: ['cap'], message: capBelow('scale') }),

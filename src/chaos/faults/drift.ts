@@ -93,7 +93,9 @@ const driftConfig = z.strictObject({
   detectable: z
     .enum(['any', 'schema_detectable', 'semantic'])
     .default('any')
-    .describe('Limits the draw of `auto` to changes that a schema check can detect (`schema_detectable`), or cannot detect (`semantic`).'),
+    .describe(
+      'Limits the draw of `auto` to changes that a schema check can detect (`schema_detectable`), or cannot detect (`semantic`).',
+    ),
 })
 
 /** Changes the shape of a reply, or its values. */

@@ -429,12 +429,16 @@ export const versionMismatch = {
   sides: ['upstream', 'client'],
   example: { name: 'version', rate: 0.02, ttl: '10m', match: { server: 'modern' } },
   refuses: ({ transport, era }) =>
-    era === 'legacy' && transport !== 'http' ? `requests over ${transport} name no version in the legacy era` : undefined,
+    era === 'legacy' && transport !== 'http'
+      ? `requests over ${transport} name no version in the legacy era`
+      : undefined,
   layer: (_, injection) => (next) => (call) => {
     const { transport, era } = kindFor(call, injection)
     if (era === undefined || (era === 'legacy' && transport !== 'http')) {
       injection.notApplicable(
-        era === undefined ? 'the era of the server is not known yet' : `requests over ${transport} name no version`,
+        era === undefined
+          ? 'the era of the server is not known yet'
+          : `requests over ${transport} name no version`,
       )
       return next(call)
     }

@@ -97,8 +97,8 @@ interface WirePlan extends Pick<WireShape, 'pace' | 'incident'> {
 }
 
 /**
- * Returns a layer that changes the bytes of a reply: the bytes that the gateway reads from the server or, on side
- * client, the bytes that the agent gets.
+ * Returns a layer that changes the bytes of a reply. Upstream, the gateway reads these bytes from the server; on side
+ * client, the agent gets these bytes.
  */
 export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection): Layer {
   const { clock, released, side } = injection

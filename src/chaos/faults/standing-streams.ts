@@ -43,7 +43,9 @@ const refusing = z.strictObject({
     .min(400)
     .max(599)
     .default(405)
-    .describe('The HTTP status: 405 means that the server has no such stream, 503 means that the stream is not available now.'),
+    .describe(
+      'The HTTP status: 405 means that the server has no such stream, 503 means that the stream is not available now.',
+    ),
 })
 
 const refused: FaultType<z.output<typeof refusing>> = {

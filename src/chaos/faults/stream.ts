@@ -65,7 +65,9 @@ const afterEvents = z
   .min(0)
   .max(10_000)
   .default(1)
-  .describe('How many messages pass before the fault acts; if the answer comes earlier, the fault hits the answer.')
+  .describe(
+    'How many messages pass before the fault acts; if the answer comes earlier, the fault hits the answer.',
+  )
 
 const broken = z.strictObject({ afterEvents })
 

@@ -67,7 +67,7 @@ interface Part {
   readonly value: unknown
   /** Index of its content block; undefined for the structured content. */
   readonly block: number | undefined
-  /** Whether the value is the block's text itself rather than the parsed text. */
+  /** True when the value is the block's text itself; false for the parsed JSON of the text. */
   readonly raw: boolean
 }
 

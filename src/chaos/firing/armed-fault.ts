@@ -87,7 +87,7 @@ export class ArmedFault {
   readonly discovery: FaultCounts = newFaultCounts()
   /** Servers that the fault has not hit, because their tool lists were unknown. */
   readonly awaited = new Set<string>()
-  /** By arm, as passed to `usesIn`. */
+  /** The counts of each arm. The key is the argument of `usesIn`. */
   readonly #uses = new Map<string | undefined, Uses>()
   readonly #kill: KillSwitch
   #released = new Release()

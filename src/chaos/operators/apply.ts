@@ -87,7 +87,10 @@ interface Place {
 const MOST_PLACES = 1_000
 const DEEPEST = 32
 
-/** Returns the places in a value in text order, with their schema's facts. At most 1,000, 32 deep. */
+/**
+ * Returns the places in a value in text order, with their schema's facts. Returns at most 1,000 places, at most 32
+ * levels deep.
+ */
 function placesIn(value: unknown, schema?: unknown): readonly Place[] {
   const places: Place[] = []
   const root = schemaNode(schema)

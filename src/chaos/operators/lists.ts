@@ -9,7 +9,12 @@ export const truncateList = operator({
   schema: z.strictObject({
     op: z.literal('truncate_list'),
     path: pointer(),
-    keep: z.number().min(0).lt(1).default(0.5).describe('Share of the elements to keep, rounded up; at least one element is dropped.'),
+    keep: z
+      .number()
+      .min(0)
+      .lt(1)
+      .default(0.5)
+      .describe('Share of the elements to keep, rounded up; at least one element is dropped.'),
   }),
   fits: ({ value }) => Array.isArray(value) && value.length > 0,
   edit({ value }, { keep }) {
@@ -79,7 +84,9 @@ export const rename = operator({
       .string()
       .min(1)
       .optional()
-      .describe('The new name. Default: the name in snake_case instead of camelCase, or the reverse, or NAME_value.'),
+      .describe(
+        'The new name. Default: the name in snake_case instead of camelCase, or the reverse, or NAME_value.',
+      ),
   }),
   fits({ key, holder }, { to }) {
     return key !== undefined && !Object.hasOwn(holder ?? {}, to ?? otherName(key))

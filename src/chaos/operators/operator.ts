@@ -16,7 +16,7 @@ export type Material = 'json' | 'json_or_text' | 'json_text' | 'blocks'
 /** A schema's facts about a place; undefined where the schema says nothing. */
 export interface Told {
   readonly required: boolean | undefined
-  /** Whether the schema lists the allowed values. */
+  /** True when the schema lists the allowed values. */
   readonly listed: boolean | undefined
 }
 

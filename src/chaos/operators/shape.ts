@@ -40,8 +40,8 @@ export const addField = operator({
   schema: z.strictObject({
     op: z.literal('add_field'),
     path: pointer(),
-    name: z.string().min(1).default('_links').describe('Its name.'),
-    value: z.json().default({}).describe('Its value.'),
+    name: z.string().min(1).default('_links').describe('The name of the new member.'),
+    value: z.json().default({}).describe('The value of the new member.'),
   }),
   fits: ({ value }, { name }) => isObject(value) && !Object.hasOwn(value, name),
   edit: ({ value }, { name, value: added }) => ({

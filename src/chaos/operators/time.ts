@@ -45,7 +45,9 @@ export const staleValue = operator({
       .gt(0)
       .lt(1)
       .default(0.1)
-      .describe('Share by which the old value of a number is smaller; the old value of a whole number is smaller by at least 1.'),
+      .describe(
+        'Share by which the old value of a number is smaller; the old value of a whole number is smaller by at least 1.',
+      ),
     to: z.json().optional().describe('The old value. Without this field, only dates and numbers change.'),
   }),
   fits({ value }, { to }) {

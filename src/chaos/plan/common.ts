@@ -74,7 +74,9 @@ const when = z.strictObject({
   afterCalls: z.int().min(0).optional().describe('Only after this many matching calls.'),
   everyNth: z.int().min(1).optional().describe('Only every n-th matching call.'),
   window: window.optional().describe('Only in a span of time.'),
-  burst: burst.optional().describe('Hits come in bursts, in which all calls are hit; the mean rate over time stays `rate`.'),
+  burst: burst
+    .optional()
+    .describe('Hits come in bursts, in which all calls are hit; the mean rate over time stays `rate`.'),
   ramp: ramp.optional().describe('With a rate that rises or falls after arming; not together with bursts.'),
 })
 
@@ -103,7 +105,9 @@ export const common = {
     .int()
     .min(1)
     .optional()
-    .describe('Maximum number of injections until the fault is armed again; counted per arm of an experiment.')
+    .describe(
+      'Maximum number of injections until the fault is armed again; counted per arm of an experiment.',
+    )
     .meta({ id: 'FaultMaxInjections' }),
   maxConcurrent: z
     .int()
@@ -112,7 +116,9 @@ export const common = {
     .default(16)
     .describe('Maximum number of calls held at a time; counted per arm of an experiment.')
     .meta({ id: 'FaultMaxConcurrent' }),
-  ttl: duration({ min: 1 }).describe('Time the fault stays armed, at most `maxTtl`.').meta({ id: 'FaultTtl' }),
+  ttl: duration({ min: 1 })
+    .describe('Time the fault stays armed, at most `maxTtl`.')
+    .meta({ id: 'FaultTtl' }),
   allowWrites: z
     .boolean()
     .default(false)

@@ -33,7 +33,9 @@ function option(name: string, registry: FaultRegistry): z.ZodObject {
     .safeExtend({
       type: z.literal(name).describe(about),
       ...common,
-      side: side.describe('Below all policies (upstream, tests the gateway), or above all policies (client, tests the agent).'),
+      side: side.describe(
+        'Below all policies (upstream, tests the gateway), or above all policies (client, tests the agent).',
+      ),
     })
     .describe(about)
     .meta({ title: name })
@@ -96,7 +98,9 @@ export function chaosSchema(registry: FaultRegistry = registered) {
       killFile: z.string().min(1).optional().describe('While this file exists, no fault does anything.'),
       lease: duration({ min: 1_000 })
         .optional()
-        .describe('A run ends when nobody has renewed the run for this time. Default: faults end only by their `ttl`.'),
+        .describe(
+          'A run ends when nobody has renewed the run for this time. Default: faults end only by their `ttl`.',
+        ),
       debugHeader: z
         .boolean()
         .default(false)
@@ -124,8 +128,8 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .record(z.string().min(1).max(256), alias)
         .default({})
         .describe(
-          'Targets here of mcp-chaos-monkey faults, by their names there: the name of a service that is no ' +
-            'MCP server, such as `redis`, stands for the server or the tool in front of it.',
+          'Our SERVER or SERVER/TOOL in place of each target named in plans of mcp-chaos-monkey. Example: `redis`, ' +
+            'a service that is no MCP server, becomes the tool that uses the service.',
         ),
       faults: z.array(faultSchema(registry)).max(1_000).default([]).describe('The plan.'),
     })

@@ -131,8 +131,8 @@ export class GuardedArms implements Assigning {
     const hit = isHit(record)
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
-    // A call given up by its agent counts with its time so far, and as wrong if a fault hit the call, because the fault
-    // may be the reason.
+    // A call given up by its agent counts with its time so far. The call counts as wrong if a fault hit it, because the
+    // fault may be the reason.
     const isGivenUp = result === 'cancelled'
     unit.meter.end(
       unit,

@@ -9,11 +9,11 @@ import { numbered } from '../../units/numbered.ts'
 /** A run ends when a metric of an arm, or the difference of the arms, is above a number for some time. */
 export interface Rule {
   readonly metric: CallMetric
-  /** In the unit of the metric: shares in [0, 1], latencies in milliseconds. */
+  /** The limit in the unit of the metric: shares in [0, 1], latencies in milliseconds. */
   readonly above: number
   /** `difference`: treatment minus control. */
   readonly of: 'treatment' | 'control' | 'difference'
-  /** Time without a break, in milliseconds. */
+  /** How long the limit must be exceeded without a break, in milliseconds. */
   readonly for: Millis
   /** How the rule was learned, in words; undefined for a rule of the author. */
   readonly learned?: string

@@ -597,7 +597,7 @@ export class Lifecycle {
   #noteFaults(): void {
     const { faults, engineErrors } = this.#parts.world.faults()
     const known = new Map(this.#record.faults.map((fault) => [fault.name, fault]))
-    // Never armed faults stay at 0.
+    // Faults that were never armed keep their counts of 0.
     for (const fault of faults) known.set(fault.name, fault)
     this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
   }

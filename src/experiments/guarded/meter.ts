@@ -125,7 +125,7 @@ const MAX_TRACES = 10
 export class Meter {
   readonly #clock: Pick<Clock, 'now'>
   readonly #spanMs: Millis
-  /** By arm and slice number, the oldest slice first. */
+  /** The tallies of each arm by slice number, the oldest slice first. */
   readonly #slices = new Map<string, Map<number, Tally>>()
   readonly #underWay = new Set<Measured>()
   #since = new Map<string, Tally>()
@@ -209,7 +209,10 @@ export class Meter {
     return this.#withWaiting(sum, arm, waitingMs).figures()
   }
 
-  /** Like `since`, but counted from the last `take`: each ended call is taken once. */
+  /**
+   * Returns the tally of an arm's calls ended since the last `take`, with calls under way for `waitingMs` or longer.
+   * Each ended call is taken once.
+   */
   take(arm: string, waitingMs: Millis): Tally {
     const taken = tallyIn(this.#taken, arm)
     this.#taken.delete(arm)

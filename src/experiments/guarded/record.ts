@@ -23,12 +23,12 @@ export interface Decision {
 
 /** A second of a run, or several seconds in long runs. */
 export interface SampleRow {
-  /** Since the run began, in milliseconds. */
+  /** End of the row, in milliseconds since the run began. */
   readonly atMs: number
   readonly phase: Phase
   /** Share of the treatment, in [0, 1]; 0 while there are no arms. */
   readonly share: number
-  /** By arm during stages; otherwise all calls, under `all`. */
+  /** The figures of each arm during stages; outside of stages the figures of all calls, under `all`. */
   readonly arms: Readonly<Record<string, Pick<Figures, 'calls' | 'failed' | 'p50' | 'p95'>>>
 }
 
@@ -46,7 +46,10 @@ export interface StageRecord {
 
 /** The faults and arms left after the rollback; both empty for a proven rollback. */
 export interface Proof {
-  /** Start since the run began, and duration, in milliseconds. Undefined if the gateway and its faults ended first. */
+  /**
+   * Start of the rollback since the run began, and its duration, in milliseconds. Undefined if the gateway and its
+   * faults ended before the rollback.
+   */
   readonly atMs: number | undefined
   readonly tookMs: number | undefined
   /** Faults still armed, and arms still getting calls. */
@@ -71,7 +74,7 @@ export interface Trouble {
   readonly name: string
   readonly state: string
   readonly fromMs: number
-  /** Undefined: until the end of the run or of the layer's arm. */
+  /** End of the trouble. Undefined when the trouble lasted until the end of the run or of the layer's arm. */
   readonly untilMs: number | undefined
 }
 
@@ -101,7 +104,7 @@ export interface Recovery {
   readonly limitMs: number
 }
 
-/** Whether and when the gateway noticed the faults. */
+/** The first effect of the faults, and the first sign that the gateway noticed them. */
 export interface Detection {
   /** Start of the first call affected by a fault, in milliseconds since the run began. */
   readonly firstEffectAtMs: number

@@ -64,7 +64,9 @@ function who(run: RunRecord): Block {
       `owner: ${spec.owner}`,
       `reason: ${spec.reason}`,
       `requested by ${actor} at ${time(requestedAt)}`,
-      approver === undefined ? 'not approved by anybody: it needs no approval' : `approved by ${approver}`,
+      approver === undefined
+        ? 'not approved by anybody: the run needs no approval'
+        : `approved by ${approver}`,
       `ran from ${time(beganAt)} to ${time(endedAt)}`,
       ...(firstStage > 0
         ? [`stages before stage ${firstStage + 1} were skipped, with approval by ${approver}`]
@@ -103,7 +105,7 @@ function targetTable({ targets }: RunRecord): Block {
 function faultBlocks({ spec, faults, engineErrors, rollback }: RunRecord): Block[] {
   const { control, treatment } = spec.arms
   const arms = `Policy sets: ${control} (control), ${treatment} (treatment).`
-  if (faults.length === 0) return [`No faults: the arms go by different policy sets. ${arms}`]
+  if (faults.length === 0) return [`No faults: the arms differ in their policy sets. ${arms}`]
   return [
     {
       table: {
@@ -132,10 +134,10 @@ function gateBlocks(run: RunRecord): Block[] {
 }
 
 function gateInWords({ breach, stage, stages, firstStage, spec }: RunRecord): string {
-  if (breach !== undefined) return `It was breached: ${breachInWords(breach)}.`
+  if (breach !== undefined) return `The gate was breached: ${breachInWords(breach)}.`
   if (stage < 0) return 'The gate was never checked: no stage began.'
   const isThrough = firstStage + stages.length === spec.stages.length
-  return isThrough ? 'It held.' : 'It was not breached while stages were played.'
+  return isThrough ? 'The gate held.' : 'The gate was not breached while stages were played.'
 }
 
 function stageTable({ stages, baseline }: RunRecord): Block {

@@ -9,7 +9,10 @@ interface Sample {
   readonly tallies: Readonly<Record<string, Tally>>
 }
 
-/** The rows of a run: a row per second at first; per two, four or more in long runs. Each counted call is in a row. */
+/**
+ * The sample rows of a run. A row covers a second at first, and two, four or more seconds in long runs. Each counted
+ * call is in one row.
+ */
 export class Samples {
   /** Length of a row in a stage or in the recovery, in milliseconds. */
   everyMs: Millis = 1_000
@@ -22,7 +25,7 @@ export class Samples {
   add(at: Omit<SampleRow, 'arms'>, tallies: Sample['tallies']): void {
     this.#all.push({ row: rowOf(at, tallies), tallies })
     if (this.#all.length <= MAX_ROWS) return
-    // The baseline has a row per second, however long it is.
+    // In the baseline, each new row covers a second: thresholds are learned from whole seconds.
     if (at.phase !== 'baseline') this.everyMs *= 2
     this.#all = joinedByTwos(this.#all)
   }

@@ -14,11 +14,11 @@ export const states = [
   'running',
   /** All stages were played; the gate and the hypothesis held. */
   'completed',
-  /** The gate held; the hypothesis did not. */
+  /** The gate held, but the hypothesis did not. */
   'deviated',
   /** The gate or an operator ended the run. */
   'aborted',
-  /** The run could not go on, or the gateway ended. */
+  /** The run could not continue, or the gateway ended. */
   'failed',
   /** The run proves nothing: nothing was injected, the engine failed, or nothing could be measured. */
   'invalid',
@@ -78,7 +78,7 @@ const targets = z.strictObject({
     .string()
     .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
     .optional()
-    .describe('Runs only where `gateway.environment` was this when the gateway started.'),
+    .describe('The run is allowed only if `gateway.environment` had this value when the gateway started.'),
 })
 
 const setName = z.string().min(1).max(64)
@@ -100,7 +100,10 @@ const stage = z.strictObject({
   duration: duration({ min: 1_000, max: 3_600_000 }).describe('Length of the stage, 1s to 1h.'),
 })
 
-/** By unit: no rule with `above` from this number on can be broken. Calls have far fewer than 100 attempts. */
+/**
+ * Limits by unit: a rule whose `above` is at the limit or higher can never be broken. Calls have far fewer than 100
+ * attempts.
+ */
 const unreachable: Partial<Record<Unit, { readonly from: number; readonly told: string }>> = {
   share: { from: 1, told: 'a share below 100%' },
   count: { from: 100, told: 'less than 100 attempts' },
@@ -184,7 +187,7 @@ const baseline = z
     duration: duration({ min: 1_000, max: 3_600_000 })
       .default(30_000)
       .describe('How long calls are measured before any injection, 1s to 1h.'),
-    minimum: z.int().min(1).max(1_000_000).default(20).describe('Calls the baseline needs.'),
+    minimum: z.int().min(1).max(1_000_000).default(20).describe('Minimum number of calls in the baseline.'),
     learn: z
       .array(learning)
       .max(8)

@@ -18,14 +18,14 @@ import { markup, type Markup } from './markup.ts'
 
 /** The data of the page's chart script. Differences in the unit of the axis: shares as percentage points. */
 export interface ChartData {
-  /** By look, in seconds since the start. */
+  /** Time of each look, in seconds since the start. */
   readonly at: readonly number[]
   readonly unit: MetricReport['unit']
   /** Range of the vertical axis of differences. */
   readonly range: readonly [low: number, high: number]
   readonly minimumEffect: number
   readonly minimumUnits: number
-  /** By treatment; null: unknown. `color`: index of the arm. */
+  /** The differences of each treatment by look; null: unknown. `color`: index of the arm. */
   readonly effects: readonly {
     readonly name: string
     readonly color: number
@@ -143,7 +143,7 @@ function forestRow(metric: MetricReport, treatment: string, { metrics, minimumEf
   </tr>`
 }
 
-/** Returns the side of 0 of the whole interval; `neither` if the interval holds 0. */
+/** Returns `better` or `worse` when the whole interval is on this side of 0; `neither` when the interval contains 0. */
 function toneOf({ better, differences }: MetricReport, treatment: string): Tone {
   const { low, high } = differences[treatment] as { readonly low: Told; readonly high: Told }
   if (!isKnown(low) || !isKnown(high)) return 'unknown'
@@ -181,7 +181,7 @@ function intervalPicture(
   </svg>`
 }
 
-/** Narrower segments, in percent of the bar, have no room for a number. */
+/** Width of the narrowest segment with room for a number, in percent of the bar. */
 const ROOM_FOR_NUMBER = 7
 
 /** Returns a bar per arm: its faults by fate, with counts. */
@@ -225,7 +225,7 @@ function barOf(arm: string, counts: readonly number[]): Markup {
 
 const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
 
-/** A line needs two looks. */
+/** Returns true when the looks suffice for charts: a line needs two looks. */
 export const hasCharts = (report: Report): boolean => report.looks.length > 1
 
 /** Returns the charts in words, for screen readers. */

@@ -1,4 +1,4 @@
-/** HTML text. Only this module constructs it, so all other text in HTML gets escaped. */
+/** A text that is HTML. Only this module constructs such texts, so all other text in HTML gets escaped. */
 export class Markup {
   readonly text: string
 

@@ -50,7 +50,7 @@ ${trusted(script)}
 const ofPlot = (file: string): string =>
   readFileSync(createRequire(import.meta.url).resolve(`uplot/${file}`), 'utf8').trim()
 
-/** Keeps numbers and units, and intervals, on a line. */
+/** Returns a text that does not break between a number and its unit, or inside of an interval. */
 export const unbroken = (text: string) =>
   text
     .replace(/(?<=\d) (?=%|ms\b|points?\b)|(?<=\bp [=<]) /g, '\u00a0')

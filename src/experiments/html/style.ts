@@ -1,4 +1,4 @@
-/** Dark only on dark screens; paper is always light. Words, not only colours, distinguish arms and tones. */
+/** Colours of pages on light screens and on paper. Words, not only colours, distinguish arms and tones. */
 const light = `color-scheme: light;
   --paper: #ffffff; --panel: #f6f7f9; --ink: #16202c; --soft: #55606e; --rule: #d9dee5; --grid: #e6e9ee;
   --minimum-effect: #8a94a324; --accent: #1d4ed8;

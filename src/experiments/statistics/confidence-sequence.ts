@@ -2,7 +2,7 @@ import { type Interval, type UnitEstimate } from './unit-estimates.ts'
 
 /**
  * Confidence sequences: intervals that hold the truth at all looks together with confidence 1 − alpha, however often
- * and for whatever reason people look or stop. By the normal mixture of H. Robbins (1970) in its asymptotic form
+ * and for whatever reason people look or stop. They use the normal mixture of H. Robbins (1970) in its asymptotic form
  * (I. Waudby-Smith, D. Arbour, R. Sinha, E. Kennedy and A. Ramdas, "Time-uniform central limit theory and asymptotic
  * confidence sequences", 2021). For a mean with variance s² over n units, half the width is
  *
@@ -15,8 +15,8 @@ import { type Interval, type UnitEstimate } from './unit-estimates.ts'
  * Tsiatis and J. Robins, "Semiparametric Efficiency and Its Implication on the Design and Analysis of
  * Group-Sequential Studies", 1997). So difference / V is a Brownian motion in the time 1 / V, the information. The
  * same bound holds in this time: s² / n becomes V, and n / N becomes V(planned) / V, the present over the planned
- * information. With planned shares the latter equals n / N. Unlike a number of units, it stays right when shares
- * differ or change.
+ * information. With planned shares, V(planned) / V equals n / N. Unlike a number of units, V(planned) / V stays right
+ * when shares differ or change.
  *
  * **Rare and far units.** An arm without failures among 400 units does not have the variance 0, and a single slow
  * call can double a mean. So each arm's variance (not its estimate) counts one more unit, as far off as the farthest

@@ -1,9 +1,9 @@
 import { betaTerm, incompleteBeta, incompleteGamma, type Tails } from './incomplete.ts'
 
 /**
- * Distributions of test statistics, to a relative error of 1e-10 or less in either tail. By the incomplete gamma and
- * beta functions and the identities in M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 1964, 26.4.19
- * (chi-square; the normal is its root), 26.5.27 (Student) and 26.5.24 (binomial).
+ * Distributions of test statistics, to a relative error of 1e-10 or less in either tail. They are computed from the
+ * incomplete gamma and beta functions and the identities in M. Abramowitz and I. Stegun, "Handbook of Mathematical
+ * Functions", 1964, 26.4.19 (chi-square; the normal is its root), 26.5.27 (Student) and 26.5.24 (binomial).
  */
 
 /** Returns both tails of the standard normal distribution, at any z. */
@@ -67,8 +67,9 @@ function tailsAt(point: number, outer: number): Tails {
 const MOST_STEPS = 200
 
 /**
- * Returns the quantile of a distribution symmetric about 0, given its upper tail and density. Newton's algorithm on the
- * logarithm of the tail, nearly straight even far out; bisection where a step would leave the bracket.
+ * Returns the quantile of a distribution symmetric about 0, given its upper tail and density. Uses Newton's algorithm
+ * on the logarithm of the tail, which is nearly straight even far out. Uses bisection where a step would leave the
+ * bracket.
  */
 function symmetricQuantile(p: number, upper: (x: number) => number, density: (x: number) => number): number {
   if (!(p > 0 && p < 1)) throw new RangeError(`no quantile of probability ${p}`)

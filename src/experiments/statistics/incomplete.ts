@@ -7,13 +7,16 @@
  * Mathematical Software 18(3), 1992). The relative error is below 1e-12 for parameters up to 1e7.
  */
 
-/** Smaller relative changes do not count. */
+/** Relative changes below this number are ignored. */
 const EPSILON = 2 ** -53
 
 /** Replaces a denominator of 0 in Lentz' algorithm. */
 const TINY = 1e-300
 
-/** The number of terms grows like the square root of the parameters: enough for 1e12. */
+/**
+ * Maximum number of terms, enough for parameters of 1e12: the number of terms grows like the square root of the
+ * parameters.
+ */
 const MOST_TERMS = 10_000_000
 
 /** Stirling's series has full precision from this argument on. */

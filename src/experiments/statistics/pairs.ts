@@ -9,8 +9,8 @@ import { type Interval, meanOf, studentInterval, type UnitEstimate } from './uni
 export type Pair = readonly [control: number, treatment: number]
 
 /**
- * Returns the p-value of McNemar's test (1947): pairs with a success in one arm only are equally frequent for both
- * arms. Exact and two-sided, by the binomial distribution. 1 without such pairs.
+ * Returns the p-value of McNemar's test (1947). Its hypothesis: pairs with a success in one arm only are equally
+ * frequent for both arms. The test is exact and two-sided, by the binomial distribution. Returns 1 without such pairs.
  */
 export function mcNemarExact(controlOnly: number, treatmentOnly: number): number {
   const { lower } = binomialTails(Math.min(controlOnly, treatmentOnly), controlOnly + treatmentOnly, 0.5)

@@ -2,7 +2,8 @@ import { normalQuantile } from './distributions.ts'
 
 /**
  * Power of an experiment, for a two-sided test made once, at the end. A confidence sequence, valid at every look, needs
- * 1.5 to 2 times as many units for the same power; half of such experiments end with 1.1 to 1.3 times as many.
+ * 1.5 to 2 times as many units for the same power; half of the experiments with a confidence sequence end with 1.1 to
+ * 1.3 times as many.
  */
 
 export interface Wanted {

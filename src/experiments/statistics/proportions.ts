@@ -42,8 +42,8 @@ export function newcombeInterval(control: Count, treatment: Count, alpha: number
  * Returns the interval of a share of calls by unit (`ratioOf`; 0 to 1), with confidence 1 − `alpha`: Student's, on the
  * scale of ln(share / (1 − share)), as for clusters in surveys (E. Korn and B. Graubard, "Analysis of Health Surveys",
  * 1999). `studentInterval` is too short when few units have most failures. With four fifths of the failures in a fifth
- * of the tasks, its 95 % cover 92.0 % with 100 units and 93.4 % with 200; here they cover 93.8 % and 94.4 %. With no
- * failures or no successes, all calls of a unit count as one.
+ * of the tasks, its 95 % intervals cover 92.0 % with 100 units and 93.4 % with 200 units; the intervals of this
+ * function cover 93.8 % and 94.4 %. With no failures or no successes, all calls of a unit count as one.
  */
 export function clusteredInterval(share: UnitEstimate, alpha: number): Interval {
   const { units, value } = share

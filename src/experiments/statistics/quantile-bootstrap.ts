@@ -16,13 +16,15 @@ import { type Interval, ratioOf, squaredError } from './unit-estimates.ts'
  * American Statistician 69(4), 2015). Too few units, or too few durations beyond a quantile, give no interval.
  */
 
-/** Fewer units in an arm give no interval. */
+/** Minimum number of units in an arm for an interval. */
 export const LEAST_RESAMPLED_UNITS = 100
 
-/** Fewer durations of an arm beyond a quantile, on either side, give no interval: p99 needs 1000 durations. */
+/**
+ * Minimum number of durations beyond a quantile, on either side, for an interval: p99 needs 1000 durations in each arm.
+ */
 export const LEAST_BEYOND = 10
 
-/** Reading so many durations takes a tenth of a second, or slightly more. */
+/** Maximum number of durations to read: reading so many takes a tenth of a second, or slightly more. */
 const MOST_STEPS = 20_000_000
 
 /** Returns a number of resamples, 100 to 500, that bounds the work. */
@@ -48,8 +50,8 @@ export interface QuantileDifference extends Interval {
 
 /**
  * Returns treatment − control for each quantile in (0, 1), with percentile intervals. A quantile is the smallest
- * duration not exceeded by at least this share of all durations. Intervals are infinite below `LEAST_RESAMPLED_UNITS`
- * or `LEAST_BEYOND`; estimates are NaN if an arm has no durations.
+ * duration such that at least this share of all durations is not longer. Intervals are infinite below
+ * `LEAST_RESAMPLED_UNITS` or `LEAST_BEYOND`; estimates are NaN if an arm has no durations.
  */
 export function quantileDifferences(
   control: UnitDurations,
@@ -81,7 +83,7 @@ function expanded(alpha: number, units: number): number {
 interface Resampled {
   readonly durations: number
   readonly estimates: readonly number[]
-  /** By quantile: its value in each resample. */
+  /** For each quantile, its value in each resample. */
   readonly resampled: readonly Float64Array[]
 }
 

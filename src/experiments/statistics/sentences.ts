@@ -6,8 +6,8 @@ export interface Metric {
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
   /**
-   * Words around a difference. `points`: subject and verb (`tasks succeed`, `calls fail`). `ms`: likewise (`calls
-   * take`, `the median call takes`). `count`: a plural (`calls per task`).
+   * Words around a difference. `points`: subject and verb (`tasks succeed`, `calls fail`). `ms`: subject and verb
+   * (`calls take`, `the median call takes`). `count`: a plural (`calls per task`).
    */
   readonly words: string
 }
@@ -35,12 +35,12 @@ export function sizeInWords(metric: Pick<Metric, 'unit'>, size: number): string 
   return withUnit(metric, String(Number((size * scaleOf(metric)).toPrecision(3))))
 }
 
-/** `95 %`, `99.9 %`. */
+/** Returns a share as text, such as `95 %` or `99.9 %`. */
 export function percentage(share: number): string {
   return `${Number((100 * share).toPrecision(6))} %`
 }
 
-/** `p = 0.0003`, to one digit; `p < 0.000001` for smaller values. */
+/** Returns a p-value as text, to one digit: `p = 0.0003`; `p < 0.000001` for smaller values. */
 export function pInWords(p: number): string {
   if (p < 1e-6) return 'p < 0.000001'
   return `p = ${Number(p.toPrecision(1)).toFixed(Math.max(0, Math.ceil(-Math.log10(p))))}`

@@ -1,11 +1,12 @@
 import type { Interval } from './unit-estimates.ts'
 
-/** Below, quantiles of 1 − alpha have no digits left, and reports show all p-values alike. */
+/** Smallest p-value: below it, quantiles of 1 − alpha have no precise digits, and reports show all p-values alike. */
 const LEAST_P = 1e-12
 
 /**
  * Returns the two-sided p-value of an estimate's intervals: the alpha for which the interval ends at 0. So p is below
- * alpha exactly if the interval with confidence 1 − alpha excludes 0. At least 1e-12. Undefined without an interval.
+ * alpha exactly if the interval with confidence 1 − alpha excludes 0. The p-value is at least 1e-12; undefined without
+ * an interval.
  */
 export function pOf(intervalAt: (alpha: number) => Interval): number | undefined {
   const leavesOut = (alpha: number) => {

@@ -57,14 +57,17 @@ export interface Verdict {
   readonly ends: boolean
   /** The treatment does relevant harm: undo it now. */
   readonly harm: boolean
-  /** For an engineer on call, with numbers. */
+  /** The verdict as a sentence with numbers, for an engineer on call. */
   readonly sentence: string
   readonly difference: number
   readonly low: number
   readonly high: number
-  /** In both arms together. */
+  /** Number of units in both arms together. */
   readonly units: number
-  /** Units with an assumed end; `difference`, `low` and `high` are then the certain minimum. Default: none. */
+  /**
+   * Number of units with an assumed end; `difference`, `low` and `high` then assume the least favourable ends. Default:
+   * 0.
+   */
   readonly assumed?: number
 }
 

@@ -94,7 +94,7 @@ test('a stale schema is the schema that was really seen before', async () => {
   await list({ tools: [old] })
   const result = await list({ tools: [tool('a', { description: 'new', outputSchema: { type: 'object' } })] })
   assert.deepEqual(result?.tools, [{ name: 'a', description: 'new', inputSchema: old.inputSchema }])
-  assert.deepEqual(injection.notes.at(-1), { tool: 'a', how: 'inputSchema,outputSchema as it was' })
+  assert.deepEqual(injection.notes.at(-1), { tool: 'a', how: 'inputSchema,outputSchema of an earlier list' })
 })
 
 test('without an earlier schema, a required member gets another name', async () => {

@@ -28,7 +28,7 @@ test('a report names the people, the experiment, the reason of its end, the resu
     /^- requested by tester at /m,
     /^\| error_ratio < 1% \| 0% \| yes \|$/m,
     /^\| broken \| rpc\.error \| \d+ \| [1-9]\d* \|$/m,
-    /^It was breached: /m,
+    /^The gate was breached: /m,
     /^\| 25%: treatment \| \d+ \| 0% /m,
     /^The steady state was back \d.* after the first effect, and 0ms after the end of the faults\.$/m,
     /^Noticed .* by breaker a\/t open\.$/m,

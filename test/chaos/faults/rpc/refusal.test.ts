@@ -91,11 +91,14 @@ test('the era of the agent counts on the agent’s side', async () => {
 test('a plan names the servers on which its refusals cannot work', () => {
   assert.equal(
     refusalOf(versionMismatch, { transport: 'stdio', era: 'legacy' }),
-    'stdio names no version in the legacy era',
+    'requests over stdio name no version in the legacy era',
   )
   assert.equal(refusalOf(versionMismatch, { transport: 'stdio', era: undefined }), undefined)
   assert.equal(refusalOf(versionMismatch, { transport: 'http', era: 'legacy' }), undefined)
   assert.equal(refusalOf(headerMismatch, { transport: 'stdio', era: 'modern' }), 'stdio has no headers')
-  assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'legacy' }), 'the legacy era has no headers that repeat the body')
+  assert.equal(
+    refusalOf(headerMismatch, { transport: 'http', era: 'legacy' }),
+    'the legacy era has no headers that repeat the body',
+  )
   assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'modern' }), undefined)
 })
