@@ -14,13 +14,13 @@ const causes: Readonly<Record<string, string>> = {
   ENOTDIR: 'a part of the path is no folder',
 }
 
-/** Errors of standard error, such as a full disk, can be reported nowhere: no reason to end. */
+/** Ignores errors of standard error, such as a full disk, because there is no other place to report them. */
 process.stderr.on('error', () => undefined)
 
 const out = new Terminal(process.stdout, process.stderr, process.env)
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // A closed reader, such as `head`, wants no more: the rest is dropped.
+  // The reader, such as `head`, has closed the pipe: the rest of the output is dropped.
   if (error.code === 'EPIPE') {
     out.isClosed = true
     return
@@ -37,7 +37,7 @@ const aliases: Readonly<Record<string, string>> = {
   '-v': 'version',
 }
 
-/** Requests of the admin API, by the command name a user may try. */
+/** Answers for command names that do not exist: they name the request of the admin API that does the same. */
 const elsewhere: ReadonlyMap<string, string> = new Map([
   [
     'breaker',
@@ -65,7 +65,7 @@ async function run([given, ...args]: string[]): Promise<number> {
 }
 
 process.exitCode = await run(process.argv.slice(2)).catch((error: NodeJS.ErrnoException) => {
-  // System errors are reported in words; any other error is a bug and needs its stack.
+  // Errors of the operating system are reported with a message; any other error is a bug and is thrown with its stack.
   if (error.syscall === undefined) throw error
   const { code = '', message, path } = error
   const cause = causes[code]

@@ -31,7 +31,7 @@ export function otherGateway(
       if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
       return `${data} is the data port of another gateway: nothing is called there`
     } finally {
-      // Otherwise the session expires.
+      // If ending the session fails, the gateway ends it after its idle time.
       await left(url, id, signal).catch(ignore)
     }
   })

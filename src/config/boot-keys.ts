@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { isPlainMap } from './schema/server-names.ts'
 import type { Config, GatewayConfig } from './schema/schema.ts'
 
-/** Blocks fixed when the process starts. */
+/** Blocks that a reload cannot change: their values are fixed when the process starts. */
 const bootBlocks = [
   'gateway',
   'telemetry.traces',
@@ -10,7 +10,7 @@ const bootBlocks = [
   'telemetry.metrics.endpoint',
 ]
 
-/** Keys within these blocks that a reload changes all the same. */
+/** Keys within `bootBlocks` that a reload can change. */
 const liveKeys = [
   'gateway.listTimeout',
   'gateway.ready',
@@ -35,7 +35,7 @@ export function keepBootKeys(boot: Config, next: Config): Config {
 }
 
 function changedAtBoot(boot: Config, next: Config): KeyPath[] {
-  // Other blocks are skipped: there may be a thousand servers.
+  // Only the blocks with boot keys are compared, because a config may have a thousand servers.
   const blocks = ({ gateway, telemetry: { traces, metrics } }: Config) => ({
     gateway,
     telemetry: { traces, metrics },
@@ -76,7 +76,7 @@ export type ReloadReport =
   | {
       readonly ok: true
       readonly hash: string
-      /** Keys changed in the file that take effect when the process starts anew. */
+      /** Keys changed in the file whose new values take effect only after a restart of the process. */
       readonly needsRestart: readonly string[]
       readonly warnings: readonly string[]
     }

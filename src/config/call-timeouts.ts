@@ -4,8 +4,8 @@ import { attemptTimeout as attemptTimeoutPolicy } from '../policies/attempt-time
 type Policies = Config['policies']
 
 /**
- * Returns the policies of a config, with each server's `timeout` as an override before the config's own overrides.
- * Where a call may take longer than the deadline of all calls, its deadline is extended as well.
+ * Returns the policies of a config, with each server's `timeout` as an override before the config's own overrides. If a
+ * server's `timeout` is longer than the default deadline, the override also extends the deadline of its calls.
  */
 export function policiesOf({ policies, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>): Policies {
   const { deadline, attemptTimeout } = policies.defaults

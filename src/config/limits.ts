@@ -17,7 +17,7 @@ export function limitsOf({ maxInFlight, sessions, limits }: GatewayConfig) {
       listens: share(sessions.max),
       pendingInputs: share(Math.ceil(maxInFlight / 2)),
       answers: share(total),
-      // Each takes up to 10 KB.
+      // Each pipelined request takes up to 10 KB.
       pipelined: share(4_096),
       sessions: share(sessions.max),
     },

@@ -8,12 +8,12 @@ import { type Loaded, readConfig, type ReadConfig, remembered } from './load.ts'
 import type { Config, ServerConfig } from './schema/schema.ts'
 
 /**
- * Most of a config that is read in this thread: some tens of milliseconds, for which all calls wait. More is read in
- * its own thread, which takes half a second to start.
+ * Maximum size of a config that is read in this thread. Reading it takes some tens of milliseconds, during which all
+ * calls wait. A larger config is read in a worker thread, which takes half a second to start.
  */
 const LITTLE: Allowance = { text: 8 * 1024, values: 2_000 }
 
-/** Most memory of a thread, in megabytes: a config of 1 MiB with 6,000 servers takes about 170. */
+/** Memory limit of the worker thread, in megabytes: a config of 1 MiB with 6,000 servers takes about 170. */
 const MAX_HEAP_MB = 256
 
 /** Longest reading, in milliseconds. On two busy cores a config of 1 MiB with 6,000 servers takes half a minute. */
@@ -22,7 +22,7 @@ const LONGEST_MS: Millis = 180_000
 /** How long a pipe may take to be written, in milliseconds. */
 const PIPE_MS: Millis = 5_000
 
-/** Entries hashed in one turn: together they take about a millisecond. */
+/** Number of entries hashed per turn of the event loop; they take about a millisecond. */
 const HASHES_A_TURN = 32
 
 /** The config to read, and the facts already known about it. */
@@ -35,7 +35,10 @@ export interface Reading {
   readonly texts: Map<string, TextFile>
 }
 
-/** The result of a reading. Messages between threads are unpacked without a break, so known entries are left out. */
+/**
+ * The result of a reading. It has no unchanged entries, because unpacking a large message from a thread would block all
+ * calls.
+ */
 interface News extends ReadConfig {
   /** Names of all servers, in the config's order; the config has only the new or changed entries. */
   readonly names: readonly string[]
@@ -65,7 +68,7 @@ export async function loadApart(
   }
 }
 
-/** Undefined when the config is larger. */
+/** Reads the config in this thread. Resolves to undefined when the config is larger than `LITTLE`. */
 async function readLittle(reading: Reading): Promise<News | undefined> {
   try {
     return await readNews(reading, { ...LITTLE })
@@ -84,18 +87,21 @@ async function readInThread(reading: Reading, late: Promise<never>): Promise<New
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
     })
   } catch {
-    // No thread is available: late is better than never.
+    // The thread cannot be started, so the config is read in this thread, although calls wait meanwhile.
     return Promise.race([readNews(reading), late])
   }
   try {
     return await Promise.race([answerOf(worker), late])
   } finally {
-    // Not awaited: the thread ends when its pending file reads end.
+    // Not awaited, because the thread may still wait for files that it reads.
     void worker.terminate()
   }
 }
 
-/** Rejects when the thread ends without an answer. No retry, least of all here: the cause could end everything. */
+/**
+ * Resolves to the answer of the thread. Rejects when the thread ends without an answer; a second attempt in this thread
+ * could exhaust its memory too.
+ */
 function answerOf(worker: Worker): Promise<News> {
   return new Promise((resolve, reject) => {
     const failed = ({ code, message }: NodeJS.ErrnoException) => {
@@ -110,7 +116,9 @@ function answerOf(worker: Worker): Promise<News> {
   })
 }
 
-/** Runs in any thread. Rejects with `TooMuch` beyond the allowance. */
+/**
+ * Reads a config, in any thread. Resolves to its new and changed entries. Rejects with `TooMuch` beyond the allowance.
+ */
 export async function readNews({ path, env, known, texts }: Reading, allowance?: Allowance): Promise<News> {
   const { loaded, interpolated } = await readConfig(path, env, { allowance, patience: PIPE_MS, texts })
   if (!loaded.ok) return { loaded, interpolated, names: [] }
@@ -124,7 +132,7 @@ async function hashesOf({ mcpServers }: Config): Promise<Map<string, string>> {
   const hashes = new Map<string, string>()
   const hash = ([name, entry]: [string, ServerConfig]) => {
     const text = configHash(entry)
-    // The next reload needs this hash again.
+    // Caches the hash for the next reload.
     noteHash(entry, text)
     hashes.set(name, text)
   }

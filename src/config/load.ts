@@ -27,7 +27,7 @@ import { type Config, config as schema } from './schema/schema.ts'
 import { rememberInterpolated } from './secrets/redact.ts'
 import { withoutInterpolated } from './secrets/redact-text.ts'
 
-/** The content found, by absolute path; see `digestOf`. */
+/** The `digestOf` each file that was read, by absolute path. */
 export type FilesRead = ReadonlyMap<string, string>
 
 /** A usable config, or all reasons against using the config. */
@@ -36,7 +36,7 @@ export type Loaded =
       readonly ok: true
       readonly config: Config
       readonly warnings: readonly ConfigIssue[]
-      /** The files read, to be watched. */
+      /** The files of the config; the watcher watches them. */
       readonly files: FilesRead
       /** Hash of the effective config; see `configHash`. */
       readonly hash: string
@@ -44,7 +44,7 @@ export type Loaded =
   | {
       readonly ok: false
       readonly errors: readonly ConfigIssue[]
-      /** The files read or meant to be read, to be watched. */
+      /** All files of the config, also unreadable files; the watcher watches them. */
       readonly files: FilesRead
     }
 
@@ -62,7 +62,10 @@ export interface ReadConfig {
   readonly interpolated: ReadonlySet<string>
 }
 
-/** Reads a config to hand on; its last receiver calls `remembered`. Rejects with `TooMuch` beyond the allowance. */
+/**
+ * Reads a config in any thread. The thread that uses the config calls `remembered` on the result. Rejects with
+ * `TooMuch` beyond the allowance.
+ */
 export async function readConfig(
   path: string,
   env: Env,
@@ -74,7 +77,7 @@ export async function readConfig(
   return { loaded: read, interpolated: sources.interpolated }
 }
 
-/** Checks whether the config's TLS files can be read when the config takes effect; reports paths that are no files. */
+/** Adds errors about unsuitable TLS files, and warnings about TLS files that cannot be read now. */
 async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
   if (!read.ok) return read
   const { mcpServers } = read.config
@@ -92,10 +95,15 @@ async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
 /** Largest TLS file, in bytes: a system's trusted certificates take a fifth of this. */
 const MAX_PEM = 1024 * 1024
 
-/** The beginning required somewhere in a TLS file. Node takes a file without one for an empty list of certificates. */
+/**
+ * Text that a PEM file of each kind must contain. Node would take a file without it for an empty list of certificates.
+ */
 const PEM = { ca: 'CERTIFICATE-----', cert: 'CERTIFICATE-----', key: 'PRIVATE KEY-----' } as const
 
-/** Why a file cannot serve its purpose; undefined when suitable. Rejects when the file cannot be read. */
+/**
+ * Resolves to the reason why a file is unsuitable as `key`; undefined when it is suitable. Rejects when the file cannot
+ * be read.
+ */
 async function unfit(file: string, key: keyof typeof PEM): Promise<string | undefined> {
   const found = await stat(file)
   // Reading a pipe or a device would block everything.
@@ -105,7 +113,10 @@ async function unfit(file: string, key: keyof typeof PEM): Promise<string | unde
   return `${file} holds no ${key === 'key' ? 'private key' : 'certificate'} in PEM`
 }
 
-/** Finds unsuitable TLS files (errors), and currently unreadable files (warnings): these may appear before use. */
+/**
+ * Resolves to errors about unsuitable TLS files, and warnings about files that cannot be read now but may exist before
+ * use.
+ */
 async function unfitFiles(
   mcpServers: Config['mcpServers'],
 ): Promise<Readonly<Record<ConfigIssue['severity'], ConfigFinding[]>>> {
@@ -130,7 +141,7 @@ async function unfitFiles(
   return findings
 }
 
-/** Notes the secrets of a config: texts that came from variables. */
+/** Marks the texts that came from variables as secrets of the config. Returns the loaded config. */
 export function remembered({ loaded, interpolated }: ReadConfig): Loaded {
   if (loaded.ok && interpolated.size > 0) rememberInterpolated(loaded.config, interpolated)
   return loaded
@@ -142,7 +153,7 @@ export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
   return remembered({ loaded: loaded(path, sources), interpolated: sources.interpolated })
 }
 
-/** Issues for display: in order, and without secrets. */
+/** Returns issues for display: in the order of the files, and without secrets. */
 function shown(
   found: readonly ConfigIssue[],
   { files, interpolated }: Pick<Sources, 'files' | 'interpolated'>,
@@ -170,11 +181,11 @@ function loaded(path: string, sources: Sources, tools?: KnownTools): Loaded {
   if (old.length > 0)
     return failed([...issues, ...old.map((finding) => report('error', finding, origins, {}))])
   const typed = coerce(own, schema, origins)
-  // Without own texts zod leaves the schemas' texts, and `explain` finds the rest.
+  // The empty text makes zod keep the error texts of the schemas; `explain` writes all other texts.
   const parsed = schema.safeParse(typed, { error: () => '' })
   if (!parsed.success) {
     const problems = explain(parsed.error.issues, { schema, value: typed, origins })
-    // For an unreadable value, the failed expectations say nothing.
+    // A value that could not be read already has an issue, so further issues within it are dropped.
     return failed([
       ...issues,
       ...problems.filter(({ path }) => !issues.some((issue) => within(path, issue.path))),
@@ -211,7 +222,7 @@ function report(
   return { severity, path: formatPath(written), message, ...origins.locate(written, at) }
 }
 
-/** The path in its author's words: the author may have other names for the servers' block and for a server. */
+/** Returns a path with the names of the file, which may use other names for the block of servers and for a server. */
 function asWritten(path: ConfigPath, origins: Origins, servers: Config['mcpServers']): ConfigPath {
   const [block, name, ...rest] = path
   if (block !== 'mcpServers') return path
@@ -232,9 +243,9 @@ function withoutClientSettings(value: unknown): { value: unknown; settings: read
 
 /** A config as written, with its files combined. */
 interface Sources extends Reading {
-  /** Undefined without anything to check, because the main file cannot be read or parsed. */
+  /** Undefined when the main file cannot be read or parsed. */
   readonly value: unknown
-  /** Files in the order of reading, as issues name files. */
+  /** Paths of the files in the order of reading, as shown in issues. */
   readonly files: readonly string[]
   /** The text of each file, or why the file cannot be read, by path. */
   readonly texts: Map<string, TextFile>
@@ -276,7 +287,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     const source = parseSource(file, read.text)
     for (const { position, message } of source.problems) fail({ file, ...position }, [], message)
     if (source.problems.length > 0) return undefined
-    // An empty file is most often just being written.
+    // An empty file is an error, because an editor has most likely not written its content yet.
     if (source.root === null) return fail({ file, line: 1, column: 1 }, [], 'the file is empty')
     return source
   }
@@ -318,7 +329,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     } else if (held.file === '' && !reading.issues.some(({ path }) => path === `${block}.file`)) {
       fail(reading.origins.locate([block, 'file']), [block, 'file'], 'expected the path of a file, found ""')
     }
-    // An unreadable block counts as absent, so that the other blocks are still checked.
+    // A block that cannot be read counts as absent, so the other blocks are still checked.
     value[block] = held.file === '' || beside !== undefined ? undefined : await include(block, held.file)
   }
   await takeFiles(value, reading, files)
@@ -337,7 +348,7 @@ function leaveOut(value: unknown, issues: ConfigIssue[]): ConfigPath[] {
   })
 }
 
-/** How long faults of a plan without times stay armed, in milliseconds. */
+/** Lifetime of faults from plans in other formats, which have no times, in milliseconds. */
 const TTL_MS = 3_600_000
 
 export interface Translated {
@@ -345,7 +356,7 @@ export interface Translated {
   readonly problem?: { readonly path: ConfigPath; readonly message: string }
 }
 
-/** Translates a plan for another tool, in the block `chaos`, into our own words. */
+/** Translates a plan in the format of another tool, in the block `chaos`, into Breakwater's format. */
 function withOwnPlan(value: unknown): Translated {
   const chaos = isPlainMap(value) ? value.chaos : undefined
   if (!isPlainMap(value) || !isPlainMap(chaos)) return { value }

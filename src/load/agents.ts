@@ -7,7 +7,7 @@ import type { Workload } from './workload.ts'
 export interface AgentsOptions {
   /** URL of all servers: `…/mcp`. */
   readonly url: string
-  /** Most tasks at a time. */
+  /** Maximum number of tasks at a time. */
   readonly places: number
   readonly eras: Workload['eras']
   readonly patienceMs: Millis
@@ -17,8 +17,8 @@ export interface AgentsOptions {
 }
 
 /**
- * The agents of a run: clients of the official SDK. In the era with sessions, each place has two clients: one client
- * per arm. In the modern era a single client serves all places.
+ * The agents of a run: clients of the official SDK. In the legacy era, each place (a slot for one task at a time) has a
+ * client per arm. In the modern era, a single client serves all places.
  */
 export class Agents {
   readonly #options: AgentsOptions
@@ -30,7 +30,7 @@ export class Agents {
     const seats = () =>
       Array.from({ length: count }, (_, at) => new SessionClient({ ...options, name: `compare-${at + 1}` }))
     this.#options = options
-    // Both arms use the same names: a client without a tenant has its name as tenant.
+    // Both arms use the same client names, because the gateway uses the name as the tenant.
     this.#seats = { control: seats(), treatment: seats() }
     this.#modern = new ModernClient({ ...options, name: 'compare' })
   }

@@ -40,15 +40,15 @@ const LEAVE_MS: Millis = 2_000
 /** How much longer than its agent a client waits, in milliseconds: the agent's timeout cancels first. */
 const GRACE_MS: Millis = 1_000
 
-/** Most clients opened at a time. */
+/** Maximum number of clients that are opened at the same time. */
 const OPENING = 8
 
-/** Most pages of tools to read; a list with more pages counts as endless. */
+/** Maximum number of pages read from a tool list; a list with more pages counts as endless. */
 const MOST_PAGES = 1_000
 
 const STOPPED = 'the command was stopped before it began'
 
-/** A client of the era with sessions. */
+/** A client of the legacy era, which uses sessions. */
 export class SessionClient implements Client {
   readonly #options: ClientOptions
   readonly #sdk: SdkClient
@@ -63,7 +63,10 @@ export class SessionClient implements Client {
     this.#transport = new StreamableHTTPClientTransport(this.#url)
   }
 
-  /** A stop waits 2 s for a session that is being opened: nobody could end a session without its id. */
+  /**
+   * Opens a session. After a stop, waits up to 2 s for the session id, because a session cannot be ended without its
+   * id.
+   */
   async open(): Promise<void> {
     const { clock, stop } = this.#options
     if (stop.aborted) throw new Error(STOPPED)
@@ -95,12 +98,15 @@ export class SessionClient implements Client {
   }
 
   call({ name, arguments: args, meta }: ToolCall, within: Within): Promise<Answer> {
-    // Not `callTool`, which checks answers against schemas itself.
+    // Does not use `callTool`, because it checks answers against schemas.
     const request = { method: 'tools/call' as const, params: { name, arguments: args, _meta: meta } }
     return answerOf(within, (options) => this.#sdk.request(request, CallToolResultSchema, options))
   }
 
-  /** Closes the connection, and ends the session if the gateway answers in time: an open session takes up a place. */
+  /**
+   * Closes the connection, and ends the session if the gateway answers in time. An open session would count against the
+   * gateway's limit.
+   */
   async close(): Promise<void> {
     const { sessionId } = this.#transport
     if (sessionId !== undefined) {
@@ -129,7 +135,7 @@ export class ModernClient implements Client {
     this.#sdk = new ModernSdkClient({ name: options.name, version }, { versionNegotiation })
   }
 
-  /** Discovers the server, in place of opening a session. */
+  /** Sends the discovery request; the modern era has no sessions to open. */
   open(): Promise<void> {
     const way = new ModernTransport(new URL(this.#options.url))
     return opening(this.#options, (options) => this.#sdk.connect(way, options))
@@ -151,7 +157,7 @@ interface RequestOptions {
   readonly timeout: Millis
 }
 
-/** Sends a request that precedes all calls. */
+/** Sends a request before the first call, with the timeout `OPEN_MS`. */
 async function opening<Result>(
   { clock, stop }: ClientOptions,
   ask: (options: RequestOptions) => Promise<Result>,

@@ -2,9 +2,9 @@ import { isObject } from '../protocol/jsonrpc.ts'
 
 /**
  * References in a workload, resolved when a task is played. `${n}` and `${task}` are the number and the name of the
- * task. `${values.item}` is a value drawn for the task. `${steps.found.structuredContent.items[0].id}` is a part of the
- * result saved by an earlier step. A text that is only a reference becomes the referenced value, of any type; within a
- * longer text the value is written out. `$${` stands for a literal `${`.
+ * task. `${values.item}` is a random value drawn for the task. `${steps.found.structuredContent.items[0].id}` is a part
+ * of the result saved by an earlier step. A text that is only a reference becomes the referenced value, of any type;
+ * within a longer text the value is written out. `$${` stands for a literal `${`.
  */
 
 /** The values available to references, for a single task. */

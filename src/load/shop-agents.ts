@@ -15,7 +15,7 @@ const AGENTS = 4
 /** Tasks started per second. */
 const TASKS_A_SECOND = 5
 
-/** Most tasks under way at a time; further tasks wait. */
+/** Maximum number of tasks under way at a time; further tasks wait. */
 const MAX_UNDER_WAY = 64
 
 /** Timeout of an agent's call, in milliseconds: longer than the gateway's, with or without policies. */
@@ -26,7 +26,7 @@ export interface Tally {
   calls: number
   /** Calls with the expected answer. */
   right: number
-  /** Calls with a wrong answer not marked as wrong. */
+  /** Calls with a wrong answer that was not marked as wrong. */
   wrong: number
   /** Calls with an answer marked as incomplete. */
   flagged: number
@@ -99,7 +99,7 @@ export class Load {
     return new Load(clients, seed, clock)
   }
 
-  /** Refs of the orders confirmed to the agents. */
+  /** The `ref` of each order that was confirmed to an agent. */
   get acknowledged(): readonly string[] {
     return this.#acknowledged
   }
@@ -154,7 +154,7 @@ async function endingOf(
 ): Promise<Ending> {
   const meta = { [INTENT_KEY]: intent }
   const answer = await client.call({ name: `${server}__${tool}`, arguments: args, meta }, within)
-  // The gateway counts a failure as well, whatever its cause.
+  // The gateway also counts every failed call as an error, whatever the cause.
   if (!answer.ok || answer.result.isError === true) return 'errors'
   const { _meta, content, structuredContent } = answer.result
   if (isObject(_meta) && PARTIAL_KEY in _meta) return 'flagged'

@@ -30,9 +30,9 @@ export interface Pace {
   readonly clock: Clock
   /** Tasks started per second. */
   readonly rate: number
-  /** Most tasks under way at a time; further tasks wait. */
+  /** Maximum number of tasks under way at a time; further tasks wait. */
   readonly concurrent: number
-  /** Most tasks in all; no limit by default. */
+  /** Maximum number of tasks in all; no limit by default. */
   readonly most?: number
 }
 

@@ -24,7 +24,7 @@ export interface Agent {
   call(call: ToolCall): Promise<Answer>
 }
 
-/** A twin's result, as its agent saw it. */
+/** The result of a task in one arm, as the agent saw it. */
 export interface Played {
   readonly outcome: 'succeeded' | 'failed'
   /** Calls made: a step is skipped when a step it needs has failed. */
@@ -37,7 +37,7 @@ export interface Played {
   readonly trouble: string | undefined
 }
 
-/** A task played in both arms. */
+/** A task that was played in both arms, with the result of each arm. */
 export interface Twins {
   readonly task: string
   readonly kind: string
@@ -53,7 +53,7 @@ export interface Arms {
 
 export type Side = keyof Arms
 
-/** Called at the end of each twin. */
+/** Called at the end of each task in each arm. */
 export type Heard = (task: string, side: Side, played: Played) => void
 
 export interface PlayOptions {
@@ -67,9 +67,9 @@ export interface PlayOptions {
   readonly clock: Clock
   /** Returns the exposed name of a step's tool. */
   readonly nameOf: (step: Step) => string
-  /** Returns the agent of a place, from 0 to below `concurrency`: a place has a single task at a time. */
+  /** Returns the agent of a place, a number from 0 to `concurrency` - 1. A place has a single task at a time. */
   readonly agentAt: (place: number, side: Side, era: Workload['eras'][number]) => Agent
-  /** Ends the run early: pairs with an unfinished twin do not count. */
+  /** Ends the run early: pairs with an unfinished task do not count. */
   readonly stop: Cancellation
   readonly onPlayed?: Heard
 }
@@ -182,7 +182,7 @@ function wrongIn(
   return other && `not the expected ${other[0]}`
 }
 
-/** Returns the first words of a result. */
+/** Returns the beginning of a result's text, for messages. */
 function textOf({ content }: Readonly<Record<string, unknown>>): string {
   const block: unknown = Array.isArray(content) ? content[0] : undefined
   return isObject(block) && typeof block.text === 'string' ? block.text.slice(0, 120) : 'without a text'

@@ -155,7 +155,7 @@ export type ReadWorkload =
   | { readonly ok: true; readonly workload: Workload; readonly origins: Origins }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** Returns the path of a workload file of the package, from the sources and from every build. */
+/** Returns the path of a workload file of the package; it works from the sources and from every build. */
 export const shippedAt = (file: string): string =>
   join(
     dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),

@@ -26,7 +26,10 @@ import { verify } from './chaos/verify.ts'
 import { table } from '../shared/table.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Returns the usage of `breakwater chaos`. Each option names its commands, unless all commands have the option. */
+/**
+ * Returns the usage of `breakwater chaos`. An option that only some commands have is shown with the names of these
+ * commands.
+ */
 export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
   return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
 

@@ -77,7 +77,7 @@ const list: Command = {
     ),
 }
 
-/** To the minute, in UTC. */
+/** Formats a time to the minute, in UTC. */
 const minuteOf = (time: string | undefined) => time?.replace(/T(\d\d:\d\d).*/, ' $1Z') ?? '-'
 
 const rowOf = (shown: Shown) => [
@@ -90,7 +90,8 @@ const rowOf = (shown: Shown) => [
 ]
 
 /**
- * Returns the result in short. An invalid comparison gets its reasons, because perhaps somebody just ended it early.
+ * Returns the result of a comparison in a few words; for an invalid comparison, the reasons. An early end by an
+ * operator is one of these reasons.
  */
 function found({ state, endedBecause, verdict }: Shown): string {
   if (state === 'running' && verdict?.result === 'inconclusive') return 'not decided yet'

@@ -123,7 +123,7 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
   })
 }
 
-/** Resolves to whether the file could be written. */
+/** Resolves to true if the file could be written. */
 async function written(path: string, results: readonly Result[], out: Output): Promise<boolean> {
   try {
     await writeJunit(path, results)
@@ -134,7 +134,7 @@ async function written(path: string, results: readonly Result[], out: Output): P
   }
 }
 
-/** Suppresses the human-readable result. */
+/** Returns an output that drops the human-readable result and keeps messages for standard error. */
 const withoutText = (out: Output): Output => ({
   stdout: ignore,
   stderr: (line) => out.stderr(line),
@@ -255,7 +255,7 @@ const isAre = (names: readonly string[]): string =>
 const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
   `it needs a server over ${transportsOf(scenario).join(' or ')}; ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
 
-/** Calls to hit servers and to others; undefined when a run makes no calls. */
+/** Resolves to the run's own calls to hit servers and to other servers; undefined with `--no-traffic`. */
 async function trafficTo(
   scenario: Scenario,
   asked: Asked,

@@ -34,7 +34,7 @@ import { demandFaults } from '../shared/stage.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Exit code of a finished run without evidence. */
+/** Exit code of a finished run that proves nothing. */
 const UNSOUND = 2
 
 /** Default data address of a gateway. */
@@ -102,10 +102,10 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when it could not run; 2 when the run proves nothing, or for wrong arguments.`
 
-/** Poll interval of the journal, in milliseconds: its memory drops the oldest entries first. */
+/** Poll interval of the journal, in milliseconds: the gateway keeps only the newest entries in memory. */
 const FOLLOW_MS: Millis = 200
 
-/** Most outcome reports per request. */
+/** Maximum number of outcome reports per request. */
 const MAX_REPORTS = 200
 
 export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
@@ -192,10 +192,10 @@ async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Pr
 
 const succeeded = ({ outcome }: { readonly outcome: string }) => outcome === 'succeeded'
 
-/** The needed fields of `/admin/servers`. */
+/** The fields of `/admin/servers` that this command reads. */
 const serverStates = z.array(z.object({ name: z.string(), state: z.enum(['starting', 'up', 'down']) }))
 
-/** The needed fields of an experiment's report. */
+/** The fields of an experiment's report that this command reads. */
 const reported = z.object({
   state: z.string(),
   endedBecause: z.string().optional(),
@@ -271,7 +271,7 @@ async function playPairs(
       await outcomes.send()
     }
     const following = repeat(clock, over, {
-      // Only the end of the run checks whether faults have ended.
+      // A renewal fails silently if a fault has ended; the check after the run finds this.
       task: () => Promise.all([follow(), armed?.renew()]),
       onSilent() {
         why = `the gateway was silent for ${formatDuration(RUN_PATIENCE_MS)}: the run`
@@ -323,7 +323,7 @@ async function playPairs(
     }
   } finally {
     over.abort('over')
-    // In parallel, so a hanging gateway costs one timeout only.
+    // Both ends run in parallel, so a hanging gateway costs only one timeout.
     const [problem] = await Promise.all([armed?.end(), agents.close()])
     if (problem !== undefined) out.stderr(`breakwater: ${problem}`)
     endProgress()
@@ -332,11 +332,11 @@ async function playPairs(
 
 interface Repeated {
   readonly task: () => Promise<unknown>
-  /** Called after `RUN_PATIENCE_MS` of nothing but failures. */
+  /** Called when every attempt has failed for `RUN_PATIENCE_MS`. */
   readonly onSilent: () => void
 }
 
-/** Repeats a task until `over`. Occasional failures are found out at the end. */
+/** Repeats a task until `over` aborts. Ignores single failures, because the end of the run checks the results. */
 async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repeated): Promise<void> {
   let heardAt = clock.now()
   while (!over.aborted) {
@@ -434,7 +434,7 @@ function samplesOf({ control, experiment }: Venue): Promise<string> {
   return ask(control, { method: 'GET', path, isText: true }, z.string())
 }
 
-/** Queued ends of tasks for the gateway. */
+/** Collects the outcomes of tasks, and sends them to the gateway. */
 class Outcomes {
   readonly #venue: Venue
   #waiting: object[] = []

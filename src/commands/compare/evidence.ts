@@ -4,8 +4,8 @@ import { UnusableInput } from '../shared/arguments.ts'
 import type { Control, Request } from '../shared/control.ts'
 
 /**
- * Asks the gateway over its control port. Rejects with an `UnusableInput`, also for an answer of another shape than
- * `answer`: any program may listen there.
+ * Asks the gateway over its control port. Rejects with an `UnusableInput`, also for an answer that does not match the
+ * schema `answer`: another program may listen at the port.
  */
 export async function ask<Answer>(
   control: Control,
@@ -23,7 +23,7 @@ export async function ask<Answer>(
   )
 }
 
-/** An answer without needed fields. */
+/** Schema for an answer whose fields are not read. */
 export const anything = z.unknown()
 
 /** The gateway's counts for a task in an arm. */
@@ -48,7 +48,7 @@ export function samplesIn(csv: string): ReadonlyMap<string, ReadonlyMap<string, 
   return byArm
 }
 
-/** The fields of a CSV text (RFC 4180). */
+/** Returns the rows of a CSV text (RFC 4180), each as a list of fields. */
 function rowsOf(csv: string): string[][] {
   const rows: string[][] = []
   let row: string[] = []
@@ -61,27 +61,27 @@ function rowsOf(csv: string): string[][] {
   return rows
 }
 
-/** Decisions on the same attempt of twins, compared. */
+/** Counts of compared decisions: each decision is about the same attempt in both arms. */
 export interface DecisionCounts {
   readonly twice: number
   /** Decided in both arms, with different results. */
   readonly different: number
-  /** Decided in one arm only, because the other arm did not get so far or made no such attempt. */
+  /** Decisions in one arm only: the other arm did not make this attempt. */
   readonly once: number
 }
 
 export interface DecisionsReport {
-  /** First attempts: twins with the same call meet the same decisions. */
+  /** Decisions about first attempts. Both arms make the same first attempts, so the decisions must be equal. */
   readonly first: DecisionCounts
-  /** Further attempts, made by policies. */
+  /** Decisions about further attempts, such as retries by policies. */
   readonly later: DecisionCounts
   /** A few calls with different decisions on their first attempts. */
   readonly examples: readonly string[]
-  /** Whether the journal dropped decisions before the command read them. */
+  /** True if the journal dropped decisions before the command read them. */
   readonly isIncomplete: boolean
 }
 
-/** The needed fields of `/admin/chaos/journal`. */
+/** The fields of `/admin/chaos/journal` that this command reads. */
 const journalPage = z.object({
   oldest: z.number().optional(),
   next: z.number(),
@@ -115,7 +115,7 @@ const injection = z.object({ fault: z.object({ name: z.string() }) })
 /** A decision about an attempt: the fields compared between twins. */
 type Decision = Extract<Entry, { kind: 'decision' }>
 
-/** Most entries per answer. */
+/** Maximum number of entries per answer. */
 const PAGE = 1_000
 
 const MAX_EXAMPLES = 5

@@ -10,7 +10,7 @@ import { anything, ask } from './evidence.ts'
 /** A plan: the body of `PUT /admin/chaos`, without the seed. */
 export type Plan = Readonly<Record<string, unknown>>
 
-/** Lifetime of faults from the two foreign formats: a gateway's default limit. */
+/** Lifetime of faults from plans in the formats of other tools; equal to a gateway's default limit. */
 const FOREIGN_TTL = '1h'
 
 /** Reads a file with a block `chaos`, a plan, or one of the two other formats. Rejects with an `UnusableInput`. */
@@ -22,7 +22,7 @@ export async function planAt(file: string, env: Env): Promise<Plan> {
   return { ...(aliases !== undefined && { aliases }), faults }
 }
 
-/** The needed fields of `/admin/chaos`. */
+/** The fields of `/admin/chaos` that this command reads. */
 const status = z.object({
   seed: z.union([z.number(), z.string()]),
   mode: z.string(),
@@ -34,7 +34,7 @@ const status = z.object({
   ),
 })
 
-/** The needed fields of `/admin/config` and `/admin/experiments`. */
+/** The fields of `/admin/config` and `/admin/experiments` that this command reads. */
 const configured = z.object({
   config: z.object({
     chaos: status.pick({ seed: true, mode: true }).extend({ faults: z.array(z.unknown()) }),
@@ -46,10 +46,13 @@ const listed = z.object({
 
 const statusAt = (control: Control) => ask(control, { method: 'GET', path: '/admin/chaos' }, status)
 
-/** The plan to restore after a run. */
+/** The gateway's plan before a run, which is restored after the run. */
 type Before = z.output<typeof configured>['config']['chaos']
 
-/** Author in the journal. A plan put back under the second name is no leftover of a killed run. */
+/**
+ * The author of plans in the journal: `BY` for the plan of a run, `BACK` for a restored plan. Only a plan by `BY` can
+ * be left over from a killed run.
+ */
 const BY = 'breakwater compare'
 const BACK = `${BY}, put back`
 
@@ -86,8 +89,8 @@ export class ArmedPlan {
   }
 
   /**
-   * Removes the faults and restores the former plan. Leaves injections of others alone, and plans put in force by
-   * others. Never rejects; resolves to the reason of a failure, or undefined.
+   * Removes the faults and restores the former plan. Does not change injected faults or plans of other users. Never
+   * rejects; resolves to the reason of a failure, or undefined.
    */
   async end(): Promise<string | undefined> {
     const now = await this.#control({ method: 'GET', path: '/admin/chaos' })
@@ -105,7 +108,7 @@ export class ArmedPlan {
 async function exchange(control: Control, seed: Before['seed'], plan: Before): Promise<string | undefined> {
   const put = (by: string, body: object) =>
     control({ method: 'PUT', path: `/admin/chaos?by=${encodeURIComponent(by)}`, body })
-  // A plan replacing an armed plan is armed too, so a plan without faults comes between.
+  // A plan that replaces an armed plan is armed too, so a plan without faults is put first.
   const gone = await put(BY, { seed, faults: [] })
   if (!gone.ok) return `the faults could not be disarmed: ${gone.message}`
   const back = await put(BACK, plan)
@@ -119,7 +122,7 @@ async function exchange(control: Control, seed: Before['seed'], plan: Before): P
 export async function takeAwayLeft(control: Control): Promise<readonly string[]> {
   const { plannedBy, by, seed, faults } = await statusAt(control)
   const left = faults.filter(({ id }) => id === undefined)
-  // Faults armed again by somebody are no leftovers.
+  // If another user has armed the faults again, they are not left over from a killed run.
   if (plannedBy !== BY || (by !== BY && left.some(({ armed }) => armed))) return []
   await refuseWhileAnotherRuns(control)
   const { chaos } = (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config

@@ -38,8 +38,8 @@ export interface Venue extends Stage {
 }
 
 /**
- * Returns minimum units per arm, so large that the experiment cannot end before the run: harm is judged from a quarter
- * on.
+ * Returns a `minimumUnits` that keeps the experiment open during the whole run. An experiment can end early for harm
+ * once a quarter of its minimum units is over.
  */
 export const minimumFor = (tasks: number): number => Math.min(1_000_000, 4 * tasks + 4)
 
@@ -69,7 +69,7 @@ export async function demoOrigin(closing: Closing): Promise<Origin> {
   const config = schema.parse({
     mcpServers,
     policies: {
-      // Servers answering within milliseconds are retried as fast.
+      // The servers answer within milliseconds, so the pauses between retries are equally short.
       defaults: { retry: { base: '10ms', cap: '100ms' } },
       sets: {
         no_retries: { retry: false },
@@ -83,7 +83,7 @@ export async function demoOrigin(closing: Closing): Promise<Origin> {
 export interface OwnOptions {
   readonly sets: Sets
   readonly tasks: number
-  /** Whether faults will be armed: the environment is then a test environment. */
+  /** True if faults will be armed; the gateway then runs in a test environment. */
   readonly withFaults: boolean
   readonly env: Env
   readonly closing: Closing
@@ -117,7 +117,7 @@ export async function openOwn({ name, config }: Origin, options: OwnOptions): Pr
     experiment: NAME,
     arms: { control, treatment },
     tools: await knownTools(stage.url, stage.control, stop),
-    // The experiment of this config starts with the gateway.
+    // Does nothing: the experiment of this config starts with the gateway.
     begin: () => Promise.resolve(),
   }
 }
@@ -127,7 +127,7 @@ const composed = (config: Config, experiment: Experiment, withFaults: boolean): 
   gateway: { ...config.gateway, ...(withFaults && { environment: 'staging' }) },
   chaos: chaos.parse({ enabled: withFaults, maxTtl: LONGEST_MS }),
   experiments: [experiment],
-  // A comparison's outages must not notify anybody.
+  // Removes all webhooks, so faults of the comparison send no notices.
   health: health.parse({}),
   telemetry: telemetry.parse({}),
 })
@@ -145,7 +145,7 @@ export interface RunningOptions {
   readonly stop: Cancellation
 }
 
-/** The needed fields of answers of `/admin`. */
+/** The fields of answers of `/admin` that this command reads. */
 const answers = {
   config: z.object({
     config: z.object({
@@ -174,7 +174,10 @@ const answers = {
 
 type Shown = z.output<typeof answers.experiment>
 
-/** Takes a running gateway with a fitting experiment not yet started. Rejects with an `UnusableInput`. */
+/**
+ * Finds an experiment with these policy sets on a running gateway; the experiment must not have started yet. Rejects
+ * with an `UnusableInput`.
+ */
 export async function openRunning(options: RunningOptions, env: Env): Promise<Venue> {
   const { sets, tasks, token, closing, stop } = options
   const control = controlAt({ base: options.control, token, env, hurry: stop })

@@ -62,7 +62,7 @@ export function logs(args: readonly string[], out: Output, env: Env): Promise<nu
   })
 }
 
-/** Longest line parsed as an event, in bytes, and how often a file is read again. */
+/** Longest line parsed as an event, in bytes, and poll interval of a followed file. */
 const MAX_LINE = 1024 ** 2
 const LOOK_MS: Millis = 500
 
@@ -122,7 +122,7 @@ function showEntry(entry: LogEntry, { server, level }: Asked, out: Output): void
   else out.stdout(lineOf(entry, paint))
 }
 
-/** How often a running gateway is asked for news. */
+/** Poll interval for new events of a running gateway. */
 const ASK_MS: Millis = 1_000
 
 /** Prints a gateway's own events in order. */
@@ -198,9 +198,9 @@ function ofServer({ name, state, since, error }: Readonly<Record<string, unknown
 
 function ofBreaker(breaker: Readonly<Record<string, unknown>>): Event[] {
   const { set, server, tool, replica, state, since, why, generation } = breaker
-  // An unchanged breaker has no news.
+  // A breaker of generation 0 has never changed its state, so there is no event.
   if (generation === 0) return []
-  // The gate of a server is listed among its breakers, for all tools.
+  // The gateway lists the gate of a server as a breaker with the tool `*`.
   const what = tool === '*' ? 'gate' : `breaker of ${wordOf(tool, 'other requests')}`
   const entry = {
     time: since,

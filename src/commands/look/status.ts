@@ -112,7 +112,7 @@ interface Calls {
   readonly failed: number
 }
 
-/** The control port's answers at a time. */
+/** All answers of the control port for one refresh. */
 export interface Seen {
   /** Monotonic and wall time, in milliseconds. */
   readonly at: Millis
@@ -121,11 +121,11 @@ export interface Seen {
   readonly breakers: readonly SeenBreaker[]
   readonly chaos: Status
   readonly calls: Readonly<Record<string, Calls>>
-  /** Whether the last reload was refused, so an older config than the file is in force. */
+  /** True if the last reload was refused, so the gateway still uses an older config than the file. */
   readonly reloadRefused: boolean
 }
 
-/** Asks for all shown data; resolves to a message on failure. */
+/** Requests all data that the command shows; resolves to a message on failure. */
 async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promise<Seen | string> {
   const get = (path: string) => control({ method: 'GET', path })
   const [servers, breakers, chaos, metrics] = await Promise.all([
@@ -150,7 +150,7 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
   }
 }
 
-/** Outcomes without blame for a server: the agent cancelled the call, or sent a wrong call. */
+/** Outcomes that are not failures of a server: the agent cancelled the call, or sent an invalid call. */
 const ofAgents = new Set(['cancelled', 'caller_error'])
 
 /** Reads the tool calls of each server from metrics in Prometheus format. */

@@ -54,10 +54,13 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
   return 0
 }
 
-/** Timeout for the server's answer about its endpoint, in milliseconds. */
+/** Timeout of the request that checks whether the server has the default endpoint, in milliseconds. */
 const ASK_MS = 2_000
 
-/** Returns an address's endpoint: without a path the usual path, unless the server there does not know it. */
+/**
+ * Resolves to the MCP endpoint of an address. Adds the default path `/mcp` to an address without a path, unless the
+ * server answers 404 there.
+ */
 async function endpointAt(address: string): Promise<string> {
   const url = URL.canParse(address) ? new URL(address) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname + url.search !== '/')
@@ -73,7 +76,7 @@ async function endpointAt(address: string): Promise<string> {
     })
     void reply.body?.cancel().catch(() => undefined)
     return reply.status
-    // A server may become reachable later.
+    // A server that cannot be reached now may start later, so its endpoint gets the default path.
   }).catch(() => undefined)
   return status === 404 ? address : usual.href
 }

@@ -58,7 +58,7 @@ const NAME = 'breakwater.yaml'
 export function init(args: readonly string[], out: Output): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async ({ folder }) => {
     const found = await findConfig(folder ?? '.')
-    // An editor's config works unchanged; a new config would take its place.
+    // An existing config, such as an editor's `.mcp.json`, works unchanged; a new config would override it.
     if (found !== undefined) {
       const [there, start] =
         folder === undefined ? ['here', 'start'] : ['there', `start --config ${join(folder, found)}`]

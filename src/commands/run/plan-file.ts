@@ -26,12 +26,12 @@ type ReadPlan =
   | {
       readonly ok: true
       readonly chaos: ChaosConfig
-      /** The block `chaos` before validation, for other readers. */
+      /** The block `chaos` before validation, to send it to another gateway. */
       readonly written: Readonly<Record<string, unknown>>
     }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** Settings that plans of other formats lack. */
+/** Settings for plans in other formats, which do not contain these settings. */
 export interface ForeignOptions {
   readonly ttl: string
   readonly servers?: readonly string[]
@@ -39,13 +39,16 @@ export interface ForeignOptions {
   readonly soleTarget?: string
 }
 
-/** Longest time of faults around a wrapped server, and default for other formats: the user also ends the server. */
+/**
+ * Longest lifetime of faults at a wrapped server, and their default lifetime in other formats. The faults end with the
+ * wrapped server anyway.
+ */
 const LONGEST = '24h'
 
 /**
- * Reads a plan from a file. Our own format is a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such
- * a block. Faults of the two other formats may hit tools with writes. The plan is armed when applied.
- * `foreign`: settings missing in other formats; the default is a single server.
+ * Reads a plan from a file. Our own format is a list of faults, `{ seed, faults }`, a block `chaos`, or a file with
+ * such a block. Faults of the two other formats may hit tools with writes. The plan is armed when applied. `foreign`
+ * has the settings that other formats lack; by default they are for a single wrapped server.
  */
 export async function readPlan(
   file: string,
@@ -93,14 +96,17 @@ function checked(
     return unusable([formatIssue(issue.file === '' ? { ...issue, file } : issue)])
   }
   const value = coerce(armed(plan, strict), chaos, origins)
-  // Without own texts, zod keeps the schemas' texts, and `explain` finds the rest.
+  // The empty text makes zod keep the error texts of the schemas; `explain` writes all other texts.
   const parsed = chaos.safeParse(value, { error: () => '' })
   if (parsed.success) return { ok: true, chaos: parsed.data, written: isPlainMap(value) ? value : {} }
   const problems = explain(parsed.error.issues, { schema: chaos, value, origins })
   return unusable(problems.map((issue) => formatIssue(issue.file === '' ? { ...issue, file } : issue)))
 }
 
-/** With a single server, a foreign plan with a single target means this server under any name. */
+/**
+ * The settings for a single wrapped server: if a plan of another format has one target, the target is this server,
+ * whatever its name.
+ */
 const here: ForeignOptions = { ttl: LONGEST, servers: [WRAPPED], soleTarget: WRAPPED }
 
 function inOurWords(written: unknown, { ttl, ...aim }: ForeignOptions): unknown {
@@ -119,7 +125,7 @@ function inOurWords(written: unknown, { ttl, ...aim }: ForeignOptions): unknown 
   }
 }
 
-/** Wrapping a server is asking for its faults, so nothing else has to switch them on. */
+/** Returns the plan with faults enabled: a user who wraps a server with a plan wants the faults. */
 function armed(plan: unknown, strict: boolean): unknown {
   if (!isPlainMap(plan)) return plan
   return { maxTtl: LONGEST, ...plan, enabled: true, persist: true, ...(strict && { strict }) }

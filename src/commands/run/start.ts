@@ -41,7 +41,7 @@ const usage = `breakwater start [FILE]
 
 ${optionLines(options)}`
 
-/** How long the banner waits for servers to be discovered, in milliseconds. */
+/** Longest wait of the banner for the discovery of servers, in milliseconds. */
 const BANNER_MS = 10_000
 
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
@@ -59,7 +59,8 @@ export function start(args: readonly string[], out: Terminal, env: Env): Promise
 }
 
 async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
-  // Without a handler, these signals end a process. Signals during the start are handled after it.
+  // Without a handler, these signals would end the process. Signals during the start are queued and handled after the
+  // start.
   const early: NodeJS.Signals[] = []
   let heed = (signal: NodeJS.Signals): unknown => early.push(signal)
   for (const signal of ['SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => heed(signal))
@@ -86,7 +87,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
     gateway = await startGateway({ config, path, files: loaded.files, env, log })
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
-    // Parts created before the failure may keep the process alive.
+    // Sockets or timers created before the failure may keep the process alive.
     exitSoon(1)
     return 1
   }

@@ -43,10 +43,10 @@ ${optionLines(wrapping)}`
 /** Start timeout of the program, which may be downloaded first; the first message waits for the start. */
 const START_MS: Millis = 60_000
 
-/** Longest wait for answers of a closing gateway, in milliseconds. */
+/** Longest wait for the last answers after the gateway has closed, in milliseconds. */
 const LAST_ANSWERS_MS: Millis = 1_000
 
-/** Timeout of the reader for the remaining output after the end, in milliseconds, restarted by each progress. */
+/** How long the client may pause while it reads the remaining output at the end, in milliseconds. */
 const LAST_LINES_MS: Millis = 5_000
 
 /** Timeout of calls under way after the client's end of input, in milliseconds. */
@@ -80,7 +80,7 @@ async function serve(
       plan: values.plan,
       strict: values.strict,
       logLevel: values['log-level'],
-      // A client starting us instead of the program meant its variables for the program.
+      // The client starts this command in place of the program, so its environment variables are for the program.
       server: {
         command,
         args: rest,
@@ -100,7 +100,7 @@ async function serve(
   const stop = Promise.race([untilSignal(), gone])
   const untilRead = async () => {
     await settled(gateway.live.current.servers.values(), systemClock, START_MS)
-    // A broken input counts as ended.
+    // A read error counts as the end of the input.
     await readLines(
       io.stdin,
       () => MAX_MESSAGE,
@@ -126,14 +126,18 @@ function definedIn(env: Env): Record<string, string> {
   )
 }
 
-/** Bytes waiting for the reader of our output; above this, we take no further input. */
+/** Maximum number of bytes in the output buffer. Above this number the command reads no further input. */
 const MOST_UNREAD = 1024 ** 2
 
 export interface LineWriter {
-  /** A promise asks to wait for a slow reader. Lines for a closed reader are dropped. */
+  /**
+   * Writes a line. Returns a promise when the caller has to wait for a slow reader. Drops lines after the reader has
+   * closed.
+   */
   readonly write: (line: string) => Promise<void> | undefined
   /**
-   * Asks to wait only while more than `MOST_UNREAD` bytes wait to be read: many clients write all input before reading.
+   * Returns a promise only while more than `MOST_UNREAD` bytes are unread. Smaller buffers must not block, because many
+   * clients write all input before they read.
    */
   readonly room: () => Promise<void> | undefined
   /** Resolves when everything was read, or when nothing was read for `patienceMs`. */
@@ -151,7 +155,7 @@ export function lineWriter(stream: Writable): LineWriter {
       resolve()
     }
     stream.once('close', end)
-    // Stays, because an unhandled error ends the process.
+    // The listener stays for good, because an unhandled error ends the process.
     stream.on('error', end)
   })
   const untilDrained = () =>
@@ -177,9 +181,9 @@ export function lineWriter(stream: Writable): LineWriter {
 interface BridgeParts {
   readonly url: string
   readonly clock: Clock
-  /** Longest message either way, in bytes. */
+  /** Longest message in each direction, in bytes. */
   readonly maxMessage: number
-  /** Writes a line to the client; a promise asks to wait. */
+  /** Writes a line to the client. Returns a promise when the caller has to wait for the client. */
   readonly write: LineWriter['write']
   readonly room: LineWriter['room']
 }
@@ -187,7 +191,7 @@ interface BridgeParts {
 /** Timeout to end the session, in milliseconds. */
 const LEAVE_MS: Millis = 500
 
-/** Carries a client's messages between stdio, a line each, and an endpoint of Streamable HTTP. */
+/** Carries messages between a client on stdio (a message per line) and an endpoint of Streamable HTTP. */
 class Bridge {
   readonly #parts: BridgeParts
   readonly #pool: Pool
@@ -210,7 +214,7 @@ class Bridge {
     this.#wire = this.#bare
   }
 
-  /** Takes a line of the client. A promise asks the client to wait, to keep the order. */
+  /** Forwards a line of the client. Returns a promise when the next line has to wait, to keep the order. */
   take(line: string | Overlong): Promise<void> | undefined {
     const said = readLine(line, this.#parts.maxMessage)
     if (typeof said === 'string') return this.#parts.write(said)
@@ -222,7 +226,8 @@ class Bridge {
       return undefined
     if (!isModern) for (const message of said.messages) this.#expectsNoMore(message)
     const posted = this.#post(line, said)
-    // Later lines may depend on a line without a reply, so the client waits until the line was accepted.
+    // Later lines may depend on a line without requests, so the next line waits until the gateway has accepted this
+    // line.
     return posted.ids.size > 0 ? this.#parts.room() : posted.over
   }
 
@@ -251,7 +256,10 @@ class Bridge {
     if (this.#wire.sessionId !== undefined) await leave(this.#wire, this.#parts.clock, LEAVE_MS)
   }
 
-  /** Waits, because no other message is valid before a session is open. */
+  /**
+   * Opens a new session. The next message waits for the end, because no other message is valid before the session is
+   * open.
+   */
   async #initialize(line: string, said: Said): Promise<void> {
     await this.#leave()
     this.#wire = this.#bare
@@ -274,8 +282,8 @@ class Bridge {
   }
 
   /**
-   * Without a session there are no notifications: over HTTP, a client of the modern era cancels a request by hanging
-   * up. Returns true when the message needs no sending.
+   * Handles a notification of a client without a session. In the modern era, HTTP has no notifications: closing the
+   * connection cancels a request. Returns true when the message must not be sent.
    */
   #takesBack(message: Said['messages'][number]): boolean {
     if (kindOf(message) !== 'notification') return false
@@ -284,7 +292,10 @@ class Bridge {
     return true
   }
 
-  /** Suppresses the error reply of a request cancelled by the message. Returns the request's replies. */
+  /**
+   * If the message cancels a request, removes the request from the open requests, so it gets no error reply. Returns
+   * the replies of the request.
+   */
   #expectsNoMore(message: Said['messages'][number]): HttpReply[] {
     const { requestId } = paramsOf(message)
     if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return []
@@ -303,7 +314,7 @@ class Bridge {
       receive: (data) => void write(data),
       backpressure: room,
       ready: () => Promise.resolve(),
-      // The client notices a lost session with its next message, so nothing more to listen for.
+      // The next message of the client will find that the session is lost, so the listener need not check it.
       isLost: () => Promise.resolve(false),
     })
     await this.#listener.opening
@@ -313,7 +324,7 @@ class Bridge {
 /** A line of a client: a message, or several as a batch. */
 interface Said {
   readonly messages: readonly Readonly<Record<string, unknown>>[]
-  /** Ids of the requests among the messages: each request wants an answer. */
+  /** Ids of the requests among the messages; each request needs an answer. */
   readonly ids: Set<RequestId>
 }
 
@@ -329,7 +340,7 @@ export function readLine(line: string | Overlong, limit: number): Said | string 
   return { messages, ids: new Set(ids) }
 }
 
-/** Parameters naming a request's subject. */
+/** Parameters that name the tool, resource or task of a request. */
 const names = ['name', 'uri', 'taskId'] as const
 
 /**
@@ -352,18 +363,18 @@ export function modernHeaders(
 }
 
 interface PostedMessageParts {
-  /** Writes a line to the client; a promise asks to wait. */
+  /** Writes a line to the client. Returns a promise when the caller has to wait for the client. */
   readonly write: (line: string) => Promise<void> | undefined
-  /** Called with the session opened by a reply; the reply is passed on afterwards. */
+  /** Called when a reply opens a session; the reply is passed on after the promise resolves. */
   readonly onSession: (id: string, version: string) => Promise<void>
 }
 
-/** Most characters shown of a body without JSON-RPC. */
+/** Maximum number of characters shown of a body that is not JSON-RPC. */
 const SHOWN = 200
 
 /** The reply to a POST, line by line. Stdio has no status codes, so each request gets an answer or an error. */
 export class PostedMessage implements ReplySink {
-  /** Requests without an answer yet. */
+  /** Ids of the requests that have no answer yet. */
   readonly ids: Set<RequestId>
   /** Resolves at the end of the reply. */
   readonly over: Promise<void>
@@ -405,7 +416,7 @@ export class PostedMessage implements ReplySink {
 
   #finish(status: number, text: string, value: unknown): void {
     if (isAnonymousError(value) && this.ids.size > 0) {
-      // A server refusing a request unread does not know its id.
+      // A server that refuses a request without reading it does not know the id.
       for (const id of this.ids) void this.#parts.write(JSON.stringify({ ...value, id }))
       this.ids.clear()
     } else if (isObject(value) ? 'jsonrpc' in value : Array.isArray(value)) void this.#pass(text, value)
@@ -413,7 +424,9 @@ export class PostedMessage implements ReplySink {
     this.#giveUp(gatewayError('upstream_refused', `HTTP ${status} without an answer${words}`, { sent: true }))
   }
 
-  /** Passes the server's message on, unless it is no JSON, because invalid JSON would break the client's reading. */
+  /**
+   * Passes a message of the server on to the client. Drops invalid JSON, because it would break the client's parser.
+   */
   #pass(text: string, value: unknown): Promise<void> | undefined {
     if (value === undefined) {
       this.#broken = true
@@ -423,7 +436,7 @@ export class PostedMessage implements ReplySink {
       if (isObject(message) && message.method === undefined && isRequestId(message.id))
         this.ids.delete(message.id)
     }
-    // Within JSON, line breaks stand only between tokens.
+    // In valid JSON, line breaks occur only between tokens, so spaces can replace them.
     return this.#parts.write(text.replace(/[\r\n]+/g, ' '))
   }
 

@@ -48,16 +48,16 @@ async function check(file: string, token: string | undefined, out: Output, env: 
   return loaded.ok ? 0 : 1
 }
 
-/** The tools of servers and their source, or the reason for their absence. */
+/** The known tools of servers. The note says which gateway listed them, or why they are unknown. */
 interface Known {
   readonly tools: KnownTools
   readonly note: string
 }
 
 /**
- * Returns the tools of servers run by the gateway at the control port exactly as in the config. Undefined when the
- * config names no tools, when the port is on another machine, or when nothing listens there. Waits at most 2 s per
- * answer.
+ * Resolves to the tools of all servers that the gateway at the control port runs with the same command or URLs as the
+ * config. Undefined when the config names no tools, when the port is on another machine, or when nothing listens there.
+ * Waits at most 2 s per answer.
  */
 async function knownTools(config: Config, token: string | undefined, env: Env): Promise<Known | undefined> {
   const { gateway, mcpServers } = config
@@ -84,7 +84,7 @@ async function knownTools(config: Config, token: string | undefined, env: Env): 
     const one = await control({ method: 'GET', path: `/admin/servers/${encodeURIComponent(name)}` })
     if (!one.ok || !isObject(one.value) || !Array.isArray(one.value.tools)) continue
     const { tools: offered, excluded } = one.value
-    // Includes excluded tools, because the file decides about the offered tools.
+    // Includes tools that the gateway excludes, because the file may offer them.
     const keys = offered.map((entry: unknown) => (isObject(entry) ? entry.key : undefined))
     const all = [...keys, ...(Array.isArray(excluded) ? (excluded as unknown[]) : [])]
     tools.set(

@@ -8,18 +8,18 @@ import { DEFAULT_CONTROL } from './control.ts'
 export interface Output {
   stdout(line: string): void
   stderr(line: string): void
-  /** Whether standard output has no reader any more; checked by endless commands. */
+  /** True once standard output has no reader any more. Endless commands end then. */
   readonly isClosed?: boolean
   /** Characters per line of standard output, on a terminal. */
   readonly width?: number | undefined
   /** Colours standard output. Default: no colours. */
   readonly paint?: Paint
   /**
-   * Shows a line below all written lines, in place of the line before; undefined removes the line. Only when standard
-   * error is a terminal.
+   * Shows a status line below all written lines, and replaces the previous status line; undefined removes it. Absent
+   * unless standard error is a terminal.
    */
   readonly status?: ((line: string | undefined) => void) | undefined
-  /** Replaces the screen by lines. Only when standard output is a terminal. */
+  /** Replaces the screen by lines. Absent unless standard output is a terminal. */
   readonly page?: ((lines: readonly string[]) => void) | undefined
 }
 
@@ -46,7 +46,7 @@ export type Option =
   /** `min` in milliseconds. */
   | (Valued & { readonly kind: 'duration'; readonly min?: number })
 
-/** By name, without the dashes. Excludes `help`, an option of every command. */
+/** Options by name, without the dashes. Does not contain `help`, which every command has. */
 export type Options = Readonly<Record<string, Option>>
 
 interface Kinds {
@@ -107,7 +107,7 @@ export function readArguments<const Given extends Options>(
     args: [...args],
     options: { ...Object.fromEntries(known), help: { type: 'boolean', short: 'h' } },
     allowPositionals: true,
-    // Lenient, because the code below reports mistakes in our words.
+    // `parseArgs` must not throw, because the code below reports wrong arguments in its own words.
     strict: false,
     tokens: true,
   })
@@ -201,7 +201,7 @@ export function durationOf(
 /** Column of the options' descriptions. */
 const ABOUT_AT = 26
 
-/** An option's line in a usage. */
+/** An option as listed in a usage. */
 export interface ListedOption {
   readonly name: string
   readonly option: Option
@@ -213,7 +213,7 @@ export interface ListedOption {
 export const listed = (options: Options): readonly ListedOption[] =>
   Object.entries(options).map(([name, option]) => ({ name, option }))
 
-/** Returns the options of some commands only, each with the commands sharing its meaning. */
+/** Returns the options that only some commands have, each with the names of these commands. */
 export function optionsOf(
   commands: Readonly<Record<string, { readonly options?: Options }>>,
 ): readonly ListedOption[] {
@@ -245,7 +245,7 @@ export function optionLines(options: Options | readonly ListedOption[]): string 
 }
 
 interface CommandLine<Given extends Options> extends Expected<Given> {
-  /** Begins with the command, such as `breakwater chaos`. */
+  /** The text for `--help`; it begins with the command, such as `breakwater chaos`. */
   readonly usage: string
 }
 

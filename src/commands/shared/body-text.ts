@@ -1,6 +1,6 @@
 import { ignore } from '../../mesh/cancel.ts'
 
-/** A reply was not read to its end. The message gives the reason, to follow the sender's name. */
+/** Thrown when a reply was not read to its end. The message is a predicate: the name of the sender goes before it. */
 export class BodyError extends Error {}
 
 /**
@@ -13,7 +13,7 @@ export async function bodyText(
 ): Promise<string> {
   if (body === null) return ''
   const reader = body.getReader() as ReadableStreamDefaultReader<Uint8Array>
-  // A finished or broken body needs no cancelling.
+  // `cancel` fails for a finished or broken body; this failure is harmless.
   const leave = () => void reader.cancel().catch(ignore)
   signal.addEventListener('abort', leave)
   const chunks: Uint8Array[] = []

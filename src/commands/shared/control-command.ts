@@ -10,7 +10,7 @@ export type Values = Readonly<Record<string, string | number | boolean | readonl
 /** Values and positionals of a command, the gateway and the output. */
 export interface Given {
   readonly values: Values
-  /** One per entry of the command's `positionals`. */
+  /** The positional arguments, one for each name in the command's `positionals`. */
   readonly positionals: readonly string[]
   readonly control: Control
   readonly out: Output
@@ -22,7 +22,7 @@ export interface Given {
 export interface Command {
   /** Names of the required positionals. */
   readonly positionals?: readonly string[]
-  /** In addition to the common options. */
+  /** Options that the command has in addition to the common options. */
   readonly options?: Options
   /** Resolves to the exit code: 0, or 1 on failure. Throws `Misuse`. */
   run(given: Given): Promise<number>
@@ -62,7 +62,7 @@ export function numberOf(values: Values, name: string): number | undefined {
   return typeof value === 'number' ? value : undefined
 }
 
-/** Colours for the state of the mesh, from an operator's view. */
+/** Colours for the states of the chaos mesh. */
 export const stateTones: Readonly<Record<Status['state'], Tone>> = {
   disarmed: 'good',
   armed: 'doubtful',

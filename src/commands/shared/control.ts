@@ -9,10 +9,10 @@ import { BodyError, bodyText } from './body-text.ts'
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'PUT'
-  /** With the query. */
+  /** The path with its query string. */
   readonly path: string
   readonly body?: unknown
-  /** Whether the answer is text instead of JSON. */
+  /** True if the answer is text instead of JSON. */
   readonly isText?: boolean
 }
 
@@ -22,7 +22,7 @@ export type Answered =
   | {
       readonly ok: false
       readonly message: string
-      /** Whether nothing listens there. */
+      /** True if nothing listens at the address. */
       readonly isAbsent?: boolean
     }
 
@@ -35,17 +35,20 @@ export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
 /** Timeout of a request, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
-/** Timeout during a run. Runs have hours to lose and keep the machine busy, and Ctrl-C still ends them in seconds. */
+/**
+ * Timeout of a request during a run, in milliseconds. A short timeout could end a run of hours when the machine is
+ * busy; after Ctrl-C shorter timeouts apply.
+ */
 export const RUN_PATIENCE_MS: Millis = 60_000
 
 /**
- * Timeout of a request after the user ended the run, and of each request after a first timeout. Ending a run takes
- * several requests, and a hanging gateway would hold up each. In milliseconds.
+ * Timeout of a request after the user stopped the run, and of each request after a first timeout, in milliseconds.
+ * Ending a run takes several requests, and a hanging gateway delays each of them.
  */
 const HURRY_MS: Millis = 4_000
 const HUNG_MS: Millis = 500
 
-/** Most bytes of an answer: an experiment's samples of 50,000 units take about 15 MiB. */
+/** Maximum size of an answer, in bytes: an experiment's samples of 50,000 units take about 15 MiB. */
 const MAX_ANSWER = 64 * 1024 ** 2
 
 /** A control token and its source. */
@@ -58,12 +61,12 @@ interface Access {
 
 export interface ControlOptions {
   readonly base: string
-  /** The user's token. Without it, the gateway's own token is looked for. */
+  /** The token given by the user. If undefined, the token file of the gateway is read. */
   readonly token: string | undefined
   readonly env: Env
   /**
-   * Ends a run. A request times out after 60 s before the signal, after 4 s afterwards, and after 0.5 s following a
-   * first timeout. Undefined: no run, and a request times out after 10 s.
+   * Aborts when the user stops a run. A request times out after 60 s before the signal, after 4 s once it has aborted,
+   * and after 0.5 s following a first timeout. Undefined outside a run: a request then times out after 10 s.
    */
   readonly hurry?: Signal
 }
@@ -87,7 +90,7 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
         signal: patience.signal,
       })
       const { status, headers } = response
-      // Other refusals have the same status, so the header decides.
+      // Other refusals have the same status code, so only the header shows that the token is missing or wrong.
       if (status >= 400 && headers.has('www-authenticate')) {
         // The body may be endless.
         void response.body?.cancel().catch(() => undefined)

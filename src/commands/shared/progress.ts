@@ -2,17 +2,17 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { Output } from './arguments.ts'
 
-/** Shorter steps show no progress, in milliseconds. */
+/** Progress is shown only for steps that take longer than this, in milliseconds. */
 const PATIENCE_MS: Millis = 2_000
 
 /** Update interval on a terminal, and interval of plain lines elsewhere. */
 const TICK_MS: Millis = 1_000
 const PLAIN_MS: Millis = 10_000
 
-/** Whole seconds: `23s`. */
+/** Formats a duration in whole seconds: `23s`. */
 export const seconds = (ms: Millis): string => formatDuration(Math.round(ms / 1_000) * 1_000)
 
-/** A ratio as a bar: `[#####---------------]`. */
+/** Formats a ratio as a bar: `[#####---------------]`. */
 export function bar(done: number, cells = 20): string {
   const filled = Math.round(cells * Math.min(1, Math.max(0, done)))
   return `[${'#'.repeat(filled)}${'-'.repeat(cells - filled)}]`

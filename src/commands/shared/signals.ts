@@ -1,7 +1,10 @@
 import { Cancellation } from '../../mesh/cancel.ts'
 import { keepAlive } from '../../mesh/clock.ts'
 
-/** Calls `task` at each of these signals, instead of the default action. Returns a function to undo. */
+/**
+ * Calls `task` at each of these signals, instead of the default action. Returns a function that restores the default
+ * action.
+ */
 function onSignals(signals: readonly NodeJS.Signals[], task: () => void): () => void {
   for (const signal of signals) process.on(signal, task)
   return () => {
@@ -28,8 +31,8 @@ export const INTERRUPTED = 'signal'
 export type Closing = (() => Promise<unknown>)[]
 
 /**
- * Runs a task with an orderly end, whatever the number of signals: the first aborts `stop`, and each later signal calls
- * `again`. All of `closing` is ended after the task, even if the task rejects.
+ * Runs a task, and then calls all functions of `closing`, even if the task rejects. The first signal aborts `stop`;
+ * each later signal calls `again`.
  */
 export async function endingInOrder<Result>(
   task: (stop: Cancellation, closing: Closing) => Promise<Result>,
@@ -40,7 +43,7 @@ export async function endingInOrder<Result>(
   const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () =>
     stop.aborted ? again() : stop.abort(INTERRUPTED),
   )
-  // Nothing else keeps the process alive between two looks at a gateway.
+  // Between two polls of a gateway, nothing else keeps the process alive.
   const letEnd = keepAlive()
   try {
     return await task(stop, closing)

@@ -29,7 +29,10 @@ export function demandRules(config: Config, said: (finding: ConfigFinding) => st
   if (broken.length > 0) throw new UnusableInput(broken.map(said).join('\n'))
 }
 
-/** Starts a gateway for the time of a command: no earlier kill counts. Rejects with an `UnusableInput`. */
+/**
+ * Starts a gateway for the duration of a command. Ignores a kill switch that an earlier gateway left on. Rejects with
+ * an `UnusableInput`.
+ */
 export function startOwn(options: Omit<GatewayOptions, 'keepsKill'>): Promise<Gateway> {
   return startGateway({ ...options, keepsKill: false }).catch((error: unknown) => {
     throw new UnusableInput(`cannot start: ${(error as Error).message}`)
@@ -48,7 +51,7 @@ export interface StageOptions {
   readonly env: Env
   /** Gets the function to end the gateway. */
   readonly closing: Closing
-  /** Ends the wait for servers. */
+  /** Aborts the wait for servers. */
   readonly stop?: Signal
 }
 

@@ -8,12 +8,15 @@ export interface Toned {
 
 export type Cell = string | number | Toned
 
-/** Least width of a cut column, in characters. */
+/** Minimum width of a shortened column, in characters. */
 const LEAST = 6
 
 const GAP = '  '
 
-/** Rows under a head, in columns as wide as their longest cell; beyond `width` the widest columns are cut. */
+/**
+ * Returns the lines of a table: a heading, and rows in columns as wide as their longest cell. Shortens the widest
+ * columns if the table is wider than `width`.
+ */
 export function table(
   head: readonly string[],
   rows: readonly (readonly Cell[])[],

@@ -17,7 +17,7 @@ const WIPE = '\u001b[H\u001b[2J'
 /** Default width of a terminal, in characters. */
 const WIDTH = 80
 
-/** Makes control characters visible in a text with line breaks of our own. */
+/** Makes control characters visible, except the line breaks of the text. */
 function shown(text: string, paint: Paint): string {
   const show = paint === plain ? (line: string) => printable(line, Infinity) : printablePainted
   return text.split('\n').map(show).join('\n')
@@ -32,7 +32,7 @@ export class Terminal implements Output {
   readonly width: number | undefined
   readonly status: Output['status']
   readonly page: Output['page']
-  /** Whether standard output has no reader any more: set by the first failed write. */
+  /** True after the first failed write to standard output: it has no reader any more. */
   isClosed = false
   readonly #stdout: Screen
   readonly #stderr: Screen
@@ -56,7 +56,10 @@ export class Terminal implements Output {
     this.#above(this.#stderr, `${shown(line, plain)}\n`)
   }
 
-  /** A stream for a log on a terminal: whole, printable lines, above the status line. */
+  /**
+   * A stream for a log on a terminal: it writes complete lines above the status line, with control characters made
+   * visible.
+   */
   get log(): Screen {
     return { isTTY: true, write: (text) => this.#above(this.#stdout, text) }
   }

@@ -3,7 +3,8 @@ import { isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml
 import type { SourceDocument } from './document.ts'
 
 /**
- * Keys found only in a client's settings file, which holds much besides servers: all other keys are the client's too.
+ * Keys found only in the settings file of a client. In a file with one of these keys, all unknown keys count as
+ * settings of the client.
  */
 const marks: ReadonlySet<string> = new Set([
   // Zed
@@ -19,7 +20,7 @@ const marks: ReadonlySet<string> = new Set([
   'oauthAccount',
 ])
 
-/** Keys of clients whose files hold little else. */
+/** Further keys of clients. One of these keys does not make the unknown keys of the file settings of a client. */
 const known: ReadonlySet<string> = new Set([
   // Claude Desktop
   'globalShortcut',
@@ -44,7 +45,7 @@ const known: ReadonlySet<string> = new Set([
   'usageStatisticsEnabled',
 ])
 
-/** Blocks that no client has: a file with any of these is ours. */
+/** Blocks that no client uses: a file with one of these blocks is a config of Breakwater. */
 export const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos', 'experiments'])
 
 /**
@@ -54,14 +55,14 @@ export const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos'
 export function clientSettings(keys: readonly string[], own: readonly string[]): string[] {
   const isClients = keys.some((key) => marks.has(key)) && !keys.some((key) => ours.has(key))
   return keys.filter((key) => {
-    // Clients have settings of this name, for their own reports.
+    // Clients also have a setting `telemetry`, so in their files it is not Breakwater's block.
     if (isClients && key === 'telemetry') return true
     if (own.includes(key)) return false
     return known.has(key) || (isClients && suggest(key, own) === undefined)
   })
 }
 
-/** Keys beside a block in its own file without meaning for a gateway. */
+/** Keys that a block's own file may have beside the block; the gateway ignores them. */
 const ignored = new Set(['$schema', 'inputs'])
 
 const ofServers = ['mcpServers', 'servers', 'context_servers']
@@ -73,7 +74,10 @@ export interface OwnBlock {
   readonly unknownKeys: readonly { readonly name: string; readonly node: Node }[]
 }
 
-/** Finds a block in its own file, either bare or under its name: an editor's file also works. */
+/**
+ * Finds a block in its own file: the whole file, or the value under the block's name. A file with servers may also be
+ * an editor's file.
+ */
 export function ownBlock(block: string, { root }: SourceDocument): OwnBlock {
   if (!isMap(root)) return { node: root, unknownKeys: [] }
   const names = namesOf(block)
@@ -89,7 +93,7 @@ export function ownBlock(block: string, { root }: SourceDocument): OwnBlock {
   return { node: own.value as Node, unknownKeys }
 }
 
-/** The servers within the settings of VS Code: `{ "mcp": { "servers": … } }`. */
+/** Returns the servers in the settings of VS Code: `{ "mcp": { "servers": … } }`. */
 function serversOfEditor(root: YAMLMap): Pair | undefined {
   const mcp = root.items.find(({ key }) => nameOf(key) === 'mcp')?.value
   return isMap(mcp)

@@ -2,13 +2,13 @@ import { type Alias, type Document, isNode, Lexer, LineCounter, type Node, parse
 import { isJson, isNamedJson, jsonMistake, type JsonMistake } from './json-mistakes.ts'
 import type { Position } from './places.ts'
 
-/** Most errors reported of a broken file: follow-on errors say little. */
+/** Maximum number of errors reported of a broken file; further errors usually follow from the first. */
 const MAX_ERRORS = 10
 
-/** Most values of a config, all aliases expanded. */
+/** Maximum number of values in a config, with all aliases expanded. */
 export const MAX_VALUES = 100_000
 
-/** Each value brings at most two scalars: its name and itself. */
+/** Maximum number of scalars: each value has at most two, its key and itself. */
 const MAX_SCALARS = 2 * MAX_VALUES
 
 /** Control tokens of the lexer, which stand for no text: a scalar, the start of a document, an error in a flow. */
@@ -73,7 +73,7 @@ function tooManyAt(yaml: string): number | undefined {
   let offset = 0
   let left = MAX_SCALARS
   for (const token of new Lexer().lex(yaml)) {
-    // The lexer marks plain scalars and blocks by a token before, which is not in the text.
+    // The lexer emits an extra token before plain and block scalars; this token is not in the text.
     if (token === PLAIN || token[0] === '"' || token[0] === "'") left--
     if (left < 0) return offset
     if (!MARKS.has(token)) offset += token.length
@@ -81,14 +81,17 @@ function tooManyAt(yaml: string): number | undefined {
   return undefined
 }
 
-/** Removes duplicates: the parser reports nested unclosed maps at a single place, in the same words. */
+/** Removes duplicate problems: for nested unclosed maps the parser repeats the same message at the same place. */
 function told(problems: SourceDocument['problems']): SourceDocument['problems'] {
   const key = ({ position: { line, column }, message }: SourceDocument['problems'][number]) =>
     `${line}:${column} ${message}`
   return [...new Map(problems.map((problem) => [key(problem), problem])).values()]
 }
 
-/** If each character may be an error, stack traces would take four fifths of the time and most of the memory. */
+/**
+ * Runs `work` without stack traces of errors. In a file with many errors, stack traces would take four fifths of the
+ * time and most of the memory.
+ */
 function withoutTraces<Result>(work: () => Result): Result {
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
@@ -99,7 +102,7 @@ function withoutTraces<Result>(work: () => Result): Result {
   }
 }
 
-/** A file that is not worth parsing. */
+/** Returns a document with a single problem, for a file that is not parsed. */
 function unreadable(text: string, offset: number, message: string): SourceDocument {
   const before = text.slice(0, offset).split('\n')
   const position = { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
@@ -127,7 +130,7 @@ function aliasTargets(document: Document): Map<Alias, Node> {
   return targets
 }
 
-/** Describes the mistake without the text found, which may be a secret. */
+/** Returns a message for a syntax error. It does not quote the text of the file, which may be a secret. */
 function syntaxMessage(code: string, message: string): string {
   switch (code) {
     case 'MULTIPLE_DOCS':
@@ -143,7 +146,7 @@ function syntaxMessage(code: string, message: string): string {
   }
 }
 
-/** Deepest nesting parsed: no config is this deep, and the parser's stack is deeper. */
+/** Maximum nesting depth that is parsed: more than any config needs, and less than the parser's stack allows. */
 const MOST = 500
 
 /**

@@ -1,6 +1,6 @@
-/** A mistake in a line; the message repeats nothing of the line. */
+/** A mistake in a line. The message does not quote the line, which may be a secret. */
 export interface EnvFileProblem {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number
   readonly message: string
 }
@@ -17,7 +17,7 @@ const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' }
 /**
  * Reads lines of `KEY=value`, optionally with `export`, and comments. A value in single quotes is literal; double
  * quotes allow `\n`, `\r`, `\t`, `\"` and `\\`; both may span several lines. An unquoted value ends before ` #`. Values
- * are not interpolated: `$` is a dollar sign. The last of duplicate keys counts.
+ * are not interpolated: `$` is a dollar sign. If a key occurs twice, its last value counts.
  */
 export function parseEnvFile(text: string): EnvFile {
   const variables = new Map<string, string>()

@@ -5,7 +5,7 @@ export interface Interpolated {
   readonly text: string
   /** The referenced variables, set or unset. */
   readonly variables: readonly string[]
-  /** Mistakes in the references; the messages repeat nothing of the text except names. */
+  /** Mistakes in the references. The messages quote only names of variables, because the text may be secret. */
   readonly problems: readonly string[]
 }
 
@@ -16,8 +16,8 @@ const REFERENCE = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
  * Interpolates variables in `text`: `${VAR}`, `${env:VAR}`, and `${VAR:-default}` for an unset or empty variable. A
- * default may hold further references; values are taken literally. `$${` stands for a literal `${`. `places` are known
- * by name whatever the environment holds, and do not count as variables.
+ * default may hold further references; values are taken literally. `$${` stands for a literal `${`. `places` has
+ * folders by name, such as `workspaceFolder`: they win over environment variables, and are not listed in `variables`.
  */
 export function interpolate(
   text: string,
@@ -70,7 +70,10 @@ export function interpolate(
   return { text: fill(text), variables, problems }
 }
 
-/** The end of the reference that began before `from`, skipping references in its default. */
+/**
+ * Returns the offset of the `}` that ends a reference. `from` is the offset after its `${`; references in its default
+ * are skipped.
+ */
 function closing(text: string, from: number): number | undefined {
   let open = 1
   for (let at = from; at < text.length; at++) {
@@ -80,7 +83,7 @@ function closing(text: string, from: number): number | undefined {
   return undefined
 }
 
-/** Returns the environment variable for a client's question to a person with the name `id`. */
+/** Returns the name of the environment variable that replaces a client's prompt `${input:id}`. */
 export function variableFor(id: string): string {
   const name = id.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase()
   return /^[A-Z_]/.test(name) ? name : `_${name}`

@@ -1,13 +1,16 @@
 export interface JsonMistake {
-  /** In characters from the beginning. */
+  /** Offset in the text, in characters. */
   readonly offset: number
-  /** Holds only the text's punctuation: the rest may be secret. */
+  /** The message quotes only punctuation of the text, because the rest may be secret. */
   readonly message: string
 }
 
 export const isNamedJson = (file: string): boolean => /\.jsonc?$/i.test(file)
 
-/** Whether a file is meant as JSON: by its name, or because the text begins like an object, as YAML may too. */
+/**
+ * Returns true if a file is meant as JSON: its name says so, or its text begins with an object. YAML may begin the same
+ * way.
+ */
 export function isJson(file: string, text: string): boolean {
   return isNamedJson(file) || text[skipGap(text, text.startsWith('\uFEFF') ? 1 : 0).end] === '{'
 }
@@ -28,7 +31,7 @@ export function jsonMistake(text: string): JsonMistake | undefined {
   let expected: Expected = 'value'
   let at = text.startsWith('\uFEFF') ? 1 : 0
   let done = false
-  /** Whether a comma has just been read, or a bracket opened. */
+  /** The last token, if it was a comma or an opening bracket. */
   let after: 'comma' | 'open' | undefined
   const mistake = (message: string, offset = at): JsonMistake => ({ offset, message })
 
@@ -120,7 +123,7 @@ function skipGap(text: string, from: number): { end: number; unclosed?: number }
 
 const SIMPLE_ESCAPE = /["\\/bfnrt]/
 
-/** The offset behind a string, or a mistake in the string. */
+/** Returns the offset after a string, or the mistake in the string. */
 function stringEnd(text: string, from: number): number | JsonMistake {
   for (let at = from + 1; at < text.length; at++) {
     const unit = text[at] ?? ''

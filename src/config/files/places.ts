@@ -3,7 +3,9 @@ import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import type { Env } from './interpolate.ts'
 import type { Config, ServerConfig } from '../schema/schema.ts'
 
-/** Folders for clients' project configs: their relative paths are relative to the project. */
+/**
+ * Folders in which clients keep the config of a project. Relative paths in these configs start at the project's folder.
+ */
 const ofProject: ReadonlySet<string> = new Set([
   '.vscode',
   '.cursor',
@@ -16,14 +18,18 @@ const ofProject: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Returns the base folder of a config file's relative paths: its own, or the project's for a file in a client folder.
+ * Returns the folder at which relative paths of a config file start: its own folder, or the project's folder for a file
+ * in a client's folder.
  */
 export function folderOf(file: string): string {
   const folder = dirname(resolve(file))
   return ofProject.has(basename(folder)) ? dirname(folder) : folder
 }
 
-/** Returns the variables for places, with the names of VS Code and Cursor. None are secrets. */
+/**
+ * Returns the values of path variables such as `workspaceFolder`, by their names in VS Code and Cursor. The values are
+ * not secret.
+ */
 export function placesOf(file: string, env: Env): Readonly<Record<string, string>> {
   const folder = folderOf(file)
   return {
@@ -36,12 +42,12 @@ export function placesOf(file: string, env: Env): Readonly<Record<string, string
   }
 }
 
-/** Returns a config's path in a form independent of the gateway's working directory. */
+/** Returns a path of a config in a form that does not depend on the gateway's working directory. */
 export function fromFolder(folder: string, path: string): string {
   return isAbsolute(path) ? path : join(folder, path)
 }
 
-/** Whether a command is a relative path, not a program to search for. */
+/** Returns true if a command is a relative path, not a program found through PATH. */
 export function isRelativeCommand(command: string): boolean {
   return /^\.{1,2}[\\/]/.test(command)
 }
@@ -57,9 +63,9 @@ export interface Origin {
   /** Position of the key; undefined for list entries and for the root of a file. */
   readonly key: Position | undefined
   readonly value: Position
-  /** Whether the value is a map or a list, which people look for at its key. */
+  /** True if the value is a map or a list; messages then give the position of its key. */
   readonly collection: boolean
-  /** The variables from which its text came. */
+  /** Names of the variables from which the text of the value came. */
   readonly variables: readonly string[]
 }
 
@@ -68,9 +74,9 @@ interface Place {
   inside?: Map<string | number, Place>
 }
 
-/** Where every value of a config was written, over all of its files. */
+/** Records where every value of a config was written, over all of its files. */
 export class Origins {
-  /** A tree: keys with whole paths would repeat a map's name for each value, and names can be very long. */
+  /** A tree of places. A map with whole paths as keys would repeat long names for each value. */
   readonly #root: Place = {}
 
   set(path: ConfigPath, origin: Origin): void {
@@ -90,7 +96,7 @@ export class Origins {
     return place?.origin
   }
 
-  /** Returns the place to show for `path`: its own, or the innermost written place around. */
+  /** Returns the place to show for `path`: its own place, or else the place of the innermost map or list around it. */
   locate(path: ConfigPath, at: 'key' | 'value' = 'value'): { file: string } & Partial<Position> {
     for (let length = path.length; length >= 0; length--) {
       const origin = this.get(path.slice(0, length))

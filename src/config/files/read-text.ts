@@ -8,12 +8,15 @@ import { type Millis, systemClock } from '../../mesh/clock.ts'
 /** Largest config file. A gateway with a thousand servers needs a third of this. */
 const MAX_BYTES = 1024 ** 2
 
-/** Most reads of a file that changes meanwhile. */
+/** Maximum number of attempts to read a file that changes during the reading. */
 const MAX_READS = 3
 
 export type TextFile = { readonly text: string } | { readonly problem: string }
 
-/** Differs when the content read from a file differs, or the reason why reading failed. */
+/**
+ * Returns a hash of the result of a reading. It changes with the content of the file, or with the reason why reading
+ * failed.
+ */
 export const digestOf = (read: TextFile): string =>
   createHash('sha256').update(JSON.stringify(read)).digest('hex')
 
@@ -23,7 +26,7 @@ type Bytes = Buffer | { readonly problem: string }
  * Reads a UTF-8 file of at most 1 MiB, or a pipe, for example `<(sops -d config.yaml)`. Never rejects.
  *
  * `patience`: how long a pipe may take to be written, in milliseconds; unlimited by default. With `patience`, devices
- * are refused: a terminal's input comes only when somebody types.
+ * are refused, because a terminal has no input until somebody types.
  */
 export async function readText(path: string, patience?: Millis): Promise<TextFile> {
   try {
@@ -44,8 +47,8 @@ async function readOnce(path: string, patience: Millis | undefined): Promise<Byt
   const before = await stat(path)
   const isDevice = before.isCharacterDevice()
   if (isDevice && patience !== undefined) return { problem: 'cannot be read: it is a device' }
-  // Blocking, an open of a pipe without a writer would occupy a thread for reading files and keep the process from
-  // ending. A terminal opens at once, but must block.
+  // A blocking open of a pipe without a writer would occupy a thread of the file system pool and keep the process
+  // alive. A terminal opens at once, but its reads must block.
   const flags = isDevice ? constants.O_RDONLY : constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)
   const fd = await promisify(open)(path, flags)
   const isPipe = await promisify(fstat)(fd).then((found) => found.isFIFO())
@@ -56,7 +59,7 @@ async function readOnce(path: string, patience: Millis | undefined): Promise<Byt
   return isSame || isDevice ? bytes : 'changed'
 }
 
-/** Reads a pipe to its end, or until the patience runs out. */
+/** Reads a pipe to its end, or for at most `patience` milliseconds. */
 async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes> {
   const pipe = new Socket({ fd, readable: true, writable: false })
   let isLate = false
@@ -68,7 +71,7 @@ async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes
     })
   try {
     const bytes = await readAll(pipe as AsyncIterable<Buffer>)
-    // For example a pipe already read at the start: its content is gone.
+    // The pipe may have been read at the start of the process; its content is then gone.
     if ('length' in bytes && bytes.length === 0)
       return { problem: 'cannot be read: it is a pipe without data' }
     return bytes
@@ -94,13 +97,13 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Bytes> {
 
 function decoded(bytes: Buffer): TextFile {
   const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  // UTF-16 looks like this, and so does a file whose blocks never reached the disk.
+  // UTF-16 text contains NUL bytes, and so does a file that was not completely written to the disk.
   return text.includes('\0')
     ? { problem: 'cannot be read: it holds a NUL byte; save it as UTF-8 text' }
     : { text }
 }
 
-/** The result for a file that cannot be opened. */
+/** Returns the result for a file that cannot be opened. */
 export const unreadable = (error: unknown): TextFile => ({
   problem: `cannot be read: ${whyUnreadable(error)}`,
 })

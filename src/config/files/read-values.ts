@@ -7,28 +7,29 @@ import { type Env, interpolate } from './interpolate.ts'
 import { type Origins, type Position, placesOf, formatPath, type ConfigPath } from './places.ts'
 import { readText, type TextFile } from './read-text.ts'
 
-/** No config is this deep; a loop of aliases is. */
+/** Maximum nesting depth: more than any config needs, so only a loop of aliases exceeds it. */
 const MAX_DEPTH = 32
 
 /**
- * Most text of a config, in characters; names count each time they stand over values. A bomb of long texts has more.
+ * Maximum total length of keys and texts in a config, in characters, with all aliases expanded. Stops a small file that
+ * expands to a huge config.
  */
 const MAX_TEXT = 4 * 1024 ** 2
 
-/** No name is this long, in characters: each of its values is referred to by the name. */
+/** Maximum length of a key, in characters: the path of each value below repeats the key. */
 const LONGEST_NAME = 1_000
 
-/** Nobody makes this many mistakes; a file not meant as a config does. */
+/** Maximum number of reported issues: a file with more is not meant as a config. */
 const MAX_ISSUES = 5_000
 
-/** Thrown when there is more to read than time allows. */
+/** Thrown when a config is larger than the allowance. */
 export class TooMuch extends Error {}
 
-/** How much may still be read without a pause. */
+/** The amount that may still be read before `TooMuch` is thrown. */
 export interface Allowance {
-  /** In characters of files. */
+  /** Characters of files that may still be read. */
   text: number
-  /** All aliases expanded. */
+  /** Values that may still be read, with all aliases expanded. */
   values: number
 }
 
@@ -44,9 +45,9 @@ export interface Reading {
   readonly env: Env
   readonly origins: Origins
   readonly issues: ConfigIssue[]
-  /** All text that came from a variable, which nobody may print. */
+  /** All texts that came from variables; they must not be printed. */
   readonly interpolated: Set<string>
-  /** Whether references to variables stay as written. */
+  /** True if references to variables stay as written. Default: false. */
   readonly verbatim?: boolean
   /** Unlimited by default. */
   readonly allowance?: Allowance | undefined
@@ -66,7 +67,10 @@ export async function readFile(path: string, { allowance, patience, texts }: Bou
 /** The limits of a reading, and the files already read. */
 export type Bounds = Pick<Reading, 'allowance' | 'patience' | 'texts'>
 
-/** Reads `node` to plain values, fills variables in, and notes each origin under `at`. Undefined for endless values. */
+/**
+ * Returns the plain values of `node` with variables filled in, and records the origin of each value under `at`.
+ * Undefined for endless values.
+ */
 export function readValues(
   file: string,
   source: SourceDocument,
@@ -89,7 +93,7 @@ export function readValues(
     left = -1
   }
 
-  /** Whether this much more text is allowed. */
+  /** Counts the text, and returns true if it is within the limit; otherwise reports an issue. */
   function mayHold(length: number, position: Position): boolean {
     textLeft -= length
     if (textLeft < 0 && left >= 0)
@@ -97,7 +101,10 @@ export function readValues(
     return textLeft >= 0
   }
 
-  /** Depth of the reading: merged values have the path of the map they are merged into. */
+  /**
+   * Current nesting depth. The path does not show it, because merged values have the path of the map that they are
+   * merged into.
+   */
   let depth = 0
 
   function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
@@ -175,7 +182,7 @@ export function readValues(
     return values
   }
 
-  /** Returns the entries that a `<<` merges in; of several maps the first wins. */
+  /** Returns the entries that a `<<` merges in; if several maps have the same key, the first map wins. */
   function merge(value: Node | null, key: Node, path: ConfigPath): object {
     const sources = isSeq(value) ? (value.items as Node[]).toReversed() : [value]
     const maps = sources.map((item) => read(item, path, origins.get(path)?.key))

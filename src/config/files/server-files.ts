@@ -4,7 +4,7 @@ import { parseEnvFile } from './env-file.ts'
 import { type ConfigPath, formatPath, folderOf, fromFolder, isRelativeCommand } from './places.ts'
 import { readFile, type Reading } from './read-values.ts'
 
-/** The possible places of servers in a config, as written. */
+/** Paths of all blocks in which a config may have its servers. */
 export const serverBlocks: readonly ConfigPath[] = [
   ['mcpServers'],
   ['servers'],
@@ -35,7 +35,8 @@ export function writtenServers(config: unknown): WrittenServer[] {
 
 /**
  * Adds the contents of `envFile` to `env`, and makes servers' paths independent of the gateway's working directory.
- * Notes problems in `reading`, values as secrets, and in `files` all files read or meant to be read.
+ * Adds problems and the secret values to `reading`, and the path of each `envFile` to `files`, even if it cannot be
+ * read.
  */
 export async function takeFiles(config: unknown, reading: Reading, files: string[]): Promise<void> {
   for (const { path, entry } of writtenServers(config)) {
@@ -66,7 +67,7 @@ async function readEnvFile(
   const { origins, issues, interpolated } = reading
   const at = [...path, 'envFile']
   const place = origins.locate(at)
-  // Named like the config, so that a reader finds the file from the same place.
+  // The path starts like the config's path, so messages show both files relative to the same folder.
   const beside = dirname(place.file)
   const isBeside = !isAbsolute(named) && folder === resolve(beside)
   const file = isBeside ? join(beside, named) : fromFolder(folder, named)

@@ -5,18 +5,21 @@ import { secretArgs, secretEnv, secretHeaders, secretUrl, type Variables } from 
 
 type Json = Readonly<Record<string, unknown>>
 
-/** The place of an entry, and the targets of its references. */
+/**
+ * The surroundings of an entry: its server's name and folder, the neighbouring entries, and the targets of its
+ * references.
+ */
 export interface EntryPlace {
   readonly server: string
   /** The folder that relative paths start from. */
   readonly folder: string
-  /** The values of placeholders for places, by name; see `placesOf`. */
+  /** Values of path variables such as `workspaceFolder`, by name; see `placesOf`. */
   readonly places: Readonly<Record<string, string>>
   readonly beside: readonly unknown[]
   readonly variables: Variables
 }
 
-/** Other names that clients have for our keys. */
+/** Client names of keys, with Breakwater's names for the same keys. */
 const renamed: ReadonlyMap<string, string> = new Map([
   ['httpUrl', 'url'],
   ['serverUrl', 'url'],
@@ -24,10 +27,13 @@ const renamed: ReadonlyMap<string, string> = new Map([
   ['transportType', 'type'],
 ])
 
-/** Keys read below, unlike keys that clients ignore. */
+/** Client keys that `fold` translates; `importEntry` does not copy them. */
 const folded: ReadonlySet<string> = new Set(['enabled', 'includeTools', 'excludeTools', 'disabledTools'])
 
-/** Translates a client's entry into our own words, without secrets; `ignored`: keys without meaning for a gateway. */
+/**
+ * Returns a client's entry with Breakwater's keys and without secrets. `ignored` has the keys that a gateway does not
+ * use.
+ */
 export function importEntry(written: Json, place: EntryPlace): { entry: Json; ignored: readonly string[] } {
   const { server, folder, variables } = place
   const given = referring(withTimeoutUnit(written, place.beside), place) as Json
@@ -65,7 +71,7 @@ function fold(given: Json, entry: Record<string, unknown>): void {
   }
 }
 
-/** Leaves out the redundant: kinds that follow from the rest, empty lists and maps. */
+/** Removes redundant values: a `type` that follows from `command`, `disabled: false`, empty lists and maps. */
 function tidy(entry: Record<string, unknown>): void {
   if (entry.type === 'stdio' && 'command' in entry) delete entry.type
   if (entry.type === 'streamable-http' || entry.type === 'streamableHttp') entry.type = 'http'
@@ -79,7 +85,10 @@ function tidy(entry: Record<string, unknown>): void {
   }
 }
 
-/** Makes all references portable: places become paths, questions to a person become variables. */
+/**
+ * Replaces references that only clients know: path variables become paths, and prompts for a person become environment
+ * variables.
+ */
 function referring(value: unknown, place: EntryPlace): unknown {
   if (Array.isArray(value)) return value.map((item) => referring(item, place))
   if (isPlainMap(value))
@@ -93,7 +102,7 @@ function referring(value: unknown, place: EntryPlace): unknown {
         const [, asked] = /^input:(.+)$/.exec(name) ?? []
         return asked === undefined ? whole : variables.ask(asked)
       })
-      // The style of Gemini CLI.
+      // Gemini CLI also writes variables as `$NAME`.
       .replace(
         /^((?:\w+ )?)\$([A-Z][A-Z0-9_]*)$/,
         (_, scheme: string, name: string) => scheme + variables.ask(name),

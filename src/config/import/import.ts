@@ -14,7 +14,7 @@ import { isRegistryServer, registryServer } from './registry-server.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { Variables } from './secret-values.ts'
 
-/** The result of an import: a config with notes, or the problems that prevent the config. Each takes a line. */
+/** The result of an import: a config with notes, or the problems that prevent it. Each note or problem is one line. */
 export type Imported =
   | {
       readonly ok: true
@@ -35,7 +35,10 @@ interface Found {
 /** The default separator between the names of servers and tools; an imported config sets no other. */
 const SEPARATOR = '__'
 
-/** A client's config says nothing of these settings; people who import want to try things out, on their own machine. */
+/**
+ * Settings that client configs do not have. Most people import to try Breakwater on their own machine, so the
+ * environment is `development`.
+ */
 const HEAD = `gateway:
   # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.
   environment: development
@@ -105,7 +108,7 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
   return { ok: true, text, servers: servers.size, variables: variablesIn(text), notes }
 }
 
-/** The variables a text needs: all variables without a default. */
+/** Returns the variables that must be set for a config's text: all variables without a default. */
 function variablesIn(text: string): string[] {
   const found = text.matchAll(/(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}/g)
   return [...new Set([...found].map(([, name = '']) => name))]

@@ -1,7 +1,7 @@
 import { isPlainMap } from '../schema/server-names.ts'
 import type { Variables } from './secret-values.ts'
 
-/** A server as described by an MCP registry, in our own words, with the chosen parts. */
+/** An entry for a server of an MCP registry, in Breakwater's format, with notes on the chosen remote or package. */
 export interface RegistryServer {
   readonly name: string
   readonly entry: Readonly<Record<string, unknown>>
@@ -21,7 +21,7 @@ const textOf = (value: unknown): string | undefined =>
 
 const mapsOf = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isPlainMap) : [])
 
-/** Whether a file is a registry's `server.json`, or an answer of a registry's API about a server. */
+/** Returns true if a file is a registry's `server.json`, or an answer of a registry's API about a server. */
 export function isRegistryServer(value: unknown): boolean {
   const described = descriptionIn(value)
   return described !== undefined && typeof described.name === 'string'
@@ -84,7 +84,10 @@ const runnerOf = (one: Json) => {
 
 const isOverPipe = ({ transport }: Json) => !isPlainMap(transport) || transport.type === 'stdio'
 
-/** `prefix`: the beginning of its variables' names, since headers of many servers have the same names. */
+/**
+ * Returns the entry for a remote. Its variables' names begin with `prefix`, because headers of many servers have the
+ * same names.
+ */
 function remoteEntry(remote: Json, variables: Variables, prefix: string): Json {
   const headers = named(mapsOf(remote.headers), variables, prefix)
   const url = filled(textOf(remote.url) ?? '', remote, variables, prefix)
@@ -117,7 +120,7 @@ function packageEntry(one: Json, variables: Variables): Json {
 function versioned(one: Json, mark: '@' | ':'): string {
   const identifier = textOf(one.identifier) ?? textOf(one.name) ?? ''
   const version = textOf(one.version)
-  // A package's scope and a registry's port are no versions.
+  // The `@` of a package's scope and the `:` before a registry's port do not begin a version.
   const tail = identifier.slice(identifier.lastIndexOf('/') + 1)
   return version === undefined || /[@:]/.test(tail.replace(/^@/, ''))
     ? identifier
@@ -134,12 +137,12 @@ function argumentsOf(given: unknown, variables: Variables): string[] {
   })
 }
 
-/** A switch without a value; omitted if it could have a value but has none. */
+/** Returns the name of an argument without a value; an empty list if the argument should have a value. */
 function optional(argument: Json, name: string): string[] {
   return textOf(held(argument, 'valueHint')) === undefined && argument.format === undefined ? [name] : []
 }
 
-/** Headers and environment variables that have a value, or need a value. */
+/** Returns the headers or environment variables that have a value or need a value. */
 function named(inputs: readonly Json[], variables: Variables, prefix = ''): Record<string, string> {
   return Object.fromEntries(
     inputs.flatMap((input) => {
@@ -160,7 +163,7 @@ function valueOf(input: Json, name: string, variables: Variables, prefix = ''): 
   return held(input, 'isRequired') === true || isSecret ? variables.ask(prefix + name) : undefined
 }
 
-/** Fills in the text's `{name}`s, from the registry's information. */
+/** Replaces each `{name}` in a text by its value from the registry's description, or by a variable. */
 function filled(text: string, { variables: known }: Json, variables: Variables, prefix = ''): string {
   return text.replace(/\{([\w-]+)\}/g, (whole, name: string) => {
     const input = isPlainMap(known) && Object.hasOwn(known, name) ? known[name] : undefined

@@ -11,10 +11,10 @@ import { variableFor } from '../files/interpolate.ts'
 
 /** Replaces secrets in a config's servers with variables, and keeps the variables' names. */
 export class Variables {
-  /** The value of each variable; undefined while nobody has given the value. */
+  /** The value that each variable replaces; undefined for a variable that the user must set. */
   readonly #values = new Map<string, string | undefined>()
 
-  /** Returns a reference to a variable for somebody to set: never a variable already used for another server. */
+  /** Returns a reference to a variable that the user must set. Never uses a variable that already replaces a value. */
   ask(name: string): string {
     const asked = variableFor(name)
     const variable = this.#values.get(asked) === undefined ? asked : this.#numbered(asked, undefined)
@@ -38,13 +38,16 @@ export class Variables {
   }
 }
 
-/** Whether a value should not stand in a file, judged by its name or by itself. */
+/** Returns true if a value must not appear in a file, because its name or its form looks secret. */
 function isSecret(name: string, value: string): boolean {
   if (value === '' || isReference(value)) return false
   return isSecretName(name) || looksLikeKey(value) || redactShapes(value) !== value
 }
 
-/** Environment variables of a server: secret variables keep their names. */
+/**
+ * Returns environment variables with references in place of secrets. A reference uses the variable's own name if it is
+ * free.
+ */
 export function secretEnv(
   server: string,
   env: Readonly<Record<string, string>>,
@@ -55,7 +58,7 @@ export function secretEnv(
   )
 }
 
-/** Headers of a server. In `Authorization: Bearer …` the scheme stays. */
+/** Returns headers with references in place of secrets. The scheme in `Authorization: Bearer …` stays. */
 export function secretHeaders(
   server: string,
   headers: Readonly<Record<string, string>>,
@@ -70,7 +73,8 @@ export function secretHeaders(
 }
 
 /**
- * A command line: replaces secret-looking words, or parts of words, by variables. Each variable notes the whole word.
+ * Returns a command line with references in place of secret-looking words or parts of words. `Variables` keeps the
+ * whole word as the value.
  */
 export function secretArgs(server: string, args: readonly string[], variables: Variables): string[] {
   const redacted = redactArgs(args)
@@ -80,7 +84,10 @@ export function secretArgs(server: string, args: readonly string[], variables: V
   })
 }
 
-/** A URL: replaces user and password, parameters with secret names, and segments that look like keys. */
+/**
+ * Returns a URL with references in place of user and password, parameters with secret names, and segments that look
+ * like keys.
+ */
 export function secretUrl(server: string, url: string, variables: Variables): string {
   return url
     .replace(/^(\w+:\/\/)([^/?#]*)@/, (whole, scheme: string, login: string) =>

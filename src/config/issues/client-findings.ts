@@ -6,7 +6,10 @@ import type { ConfigFinding } from './issues.ts'
 
 const MOST_NAMED = 5
 
-/** Returns findings about the parts of a config for clients: one finding per key, with the key's fate. */
+/**
+ * Returns findings about parts of a config that are only for clients. Each finding names a key and says what the
+ * gateway does with it.
+ */
 export function clientFindings(config: unknown, settings: readonly string[]): ConfigFinding[] {
   return [...settingsFound(settings), ...questions(config), ...keysFound(config), ...timeouts(config)]
 }
@@ -20,7 +23,7 @@ function settingsFound(settings: readonly string[]): ConfigFinding[] {
   return [{ path: [first], at: 'key', message: `is a setting of a client, and ignored${others}` }]
 }
 
-/** Returns findings about clients' inputs asked of a person, and about settings that choose servers. */
+/** Returns findings about prompts for a person, and about client settings that choose servers. */
 function questions(config: unknown): ConfigFinding[] {
   if (!isPlainMap(config)) return []
   const inputs: ConfigPath[] = [['inputs'], ['mcp', 'inputs']]

@@ -15,11 +15,17 @@ interface Explained {
   readonly origins: Origins
 }
 
-/** Most problems explained, and most unknown keys of a map: nobody reads more at once, and each costs time. */
+/**
+ * Maximum number of explained problems, and of unknown keys per map. Nobody reads more, and each explanation takes
+ * time.
+ */
 const MOST_EXPLAINED = 500
 const MOST_KEYS = 100
 
-/** Explains zod's findings in our words: where, the value found, the values allowed. Never shows a secret. */
+/**
+ * Returns Breakwater's messages for zod's issues: the place, the value found, and the values allowed. Never shows a
+ * secret.
+ */
 export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): ConfigIssue[] {
   const meant = new Set<string>()
   const explained = leafIssues(issues.slice(0, MOST_EXPLAINED)).flatMap((issue) => {
@@ -39,7 +45,7 @@ export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): 
   return explained.filter(({ path, message }) => {
     const said = seen.has(path)
     seen.add(path)
-    // A complaint per place is enough, and a misspelt key is not reported as missing too.
+    // Keeps one issue per place, and does not also report a misspelt key as missing.
     return !said && !(meant.has(path) && message.startsWith('missing'))
   })
 }
@@ -74,7 +80,7 @@ interface Field {
   readonly example: Readonly<Record<string, unknown>>
 }
 
-/** Finds the field whose example has the key, in entries of the kind of `held`. */
+/** Returns the field whose example contains `key`, among the fields of objects with the same kind as `held`. */
 function fieldAround(objects: readonly z.ZodObject[], held: unknown, key: string): Field | undefined {
   if (!isPlainMap(held)) return undefined
   for (const { shape } of objects) {
@@ -101,7 +107,7 @@ const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title
 
 function invalidKey(about: Explained, path: ConfigPath, issue: z.core.$ZodIssueInvalidKey): ConfigIssue {
   const text = issue.issues[0]?.message ?? 'expected another name'
-  // A secret written without its name looks like a name.
+  // If the user forgot the name, the secret itself is the key, so the message must not show it.
   if (secrecyAt(about.schema, path) !== undefined) {
     const { origins } = about
     return {
@@ -128,13 +134,13 @@ function message({ schema, value, origins }: Explained, path: ConfigPath, issue:
     variables,
     kindOnly: issue.code === 'invalid_type' && ['object', 'record', 'array'].includes(issue.expected),
   })
-  // A hint may repeat the value of a secret variable.
+  // No hint here, because it may repeat the value of a secret variable.
   if (variables.length > 0) return `${text}, found ${shown}`
   const server = path.at(-1) === 'server' ? nameHere(held, value) : ''
   return `${text}, found ${shown}${hint(issue, held, text)}${server}`
 }
 
-/** Names a server by its slug if its name in the config is invalid; empty otherwise. */
+/** Returns a hint with the gateway's name for a server whose name in the config is invalid; empty otherwise. */
 function nameHere(held: unknown, config: unknown): string {
   const { separator = '__' } = (config as { gateway?: { separator?: unknown } }).gateway ?? {}
   const isWritten = writtenServers(config).some(({ path }) => path.at(-1) === held)
@@ -180,7 +186,7 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     case 'too_big':
       return numberRange(issue.origin, schemas) ?? lengthBound(issue)
     case 'none_of':
-      // Zod lists no alternatives for a union discriminated by this key.
+      // Zod lists no alternatives for a discriminated union, so they are read from the schemas.
       if (issue.alternatives.length === 0) return oneOf(literalsIn(schemas))
       return oneOf(
         [...new Set(issue.alternatives.map((leaf) => expected(leaf, schemas) ?? ''))].filter(Boolean),
@@ -192,7 +198,7 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
   }
 }
 
-/** Shows an example of a map, where the schema has an example. */
+/** Returns an example of a map; empty if the schema has no example. */
 function suchAs(schemas: readonly z.core.$ZodType[]): string {
   const example = exampleIn(schemas)
   return example === undefined ? '' : ` such as ${inFlow(example)}`
@@ -234,7 +240,7 @@ function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string 
   return [name, ...(bounds.length > 0 ? [bounds.join(' and ')] : [])].join(' ')
 }
 
-/** Whether a number's bound is exclusive. */
+/** Returns true if a bound of a number is exclusive. */
 function isExcluded(schema: z.ZodNumber, check: 'greater_than' | 'less_than', bound: number): boolean {
   return (
     schema.def.checks?.some(({ _zod: { def } }) => {
@@ -251,7 +257,7 @@ function lengthBound(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): 
   return `at ${issue.code === 'too_small' ? 'least' : 'most'} ${bound} ${units}`
 }
 
-/** `a`, `a or b`, `a, b or c`. */
+/** Joins choices: `a`, `a or b`, `a, b or c`. */
 function oneOf(choices: readonly string[]): string {
   const last = choices.at(-1) ?? ''
   return choices.length < 2 ? last : `${choices.slice(0, -1).join(', ')} or ${last}`
@@ -261,9 +267,9 @@ const MAX_SHOWN = 60
 
 interface Showing {
   readonly secrecy: Secrecy | undefined
-  /** The variables the value came from: shown by name, without their text. */
+  /** Names of the variables from which the value came. A message shows the names instead of the value. */
   readonly variables: readonly string[]
-  /** Whether only the kind of value matters, for example where a map was expected. */
+  /** True if a message names only the kind of the value, for example where a map was expected. */
   readonly kindOnly: boolean
 }
 
@@ -281,7 +287,10 @@ export function found(value: unknown, { secrecy, variables, kindOnly }: Showing)
   }
 }
 
-/** An invalid URL cannot be taken apart: a URL with possible credentials is not shown at all. */
+/**
+ * Returns true if a text must not be shown. An invalid URL cannot be parsed, so a URL with possible credentials is
+ * hidden completely.
+ */
 function hides(text: string, secrecy: Secrecy | undefined): boolean {
   return secrecy === 'url'
     ? /[@?#]/.test(text) || redactUrls(text) !== text || text.split('/').some(looksLikeKey)
@@ -292,10 +301,10 @@ const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.sli
 
 type ZodIssue = z.core.$ZodIssue
 
-/** An issue found by zod, without unions: at a leaf, with its full path. */
+/** An issue of zod that is not about a union, with its full path. */
 type LeafIssue = Exclude<ZodIssue, z.core.$ZodIssueInvalidUnion> | NoneOf
 
-/** A value that resembles no alternative of a union. */
+/** The issue for a value that resembles no alternative of a union. */
 export interface NoneOf {
   readonly code: 'none_of'
   readonly path: PropertyKey[]
@@ -303,7 +312,10 @@ export interface NoneOf {
   readonly alternatives: readonly LeafIssue[]
 }
 
-/** Opens unions: returns the issues of the most similar alternative, or one issue about all alternatives. */
+/**
+ * Replaces each issue about a union by the issues of the most similar alternative, or by one issue about all
+ * alternatives.
+ */
 function leafIssues(issues: readonly ZodIssue[], at: readonly PropertyKey[] = []): LeafIssue[] {
   return issues.flatMap((issue): LeafIssue[] => {
     const path = [...at, ...issue.path]

@@ -11,12 +11,12 @@ import type { ConfigPath } from '../files/places.ts'
 import type { Config } from '../schema/schema.ts'
 import type { ConfigFinding } from './issues.ts'
 
-// Parts of a config that are allowed but do nothing.
+// This file finds parts of a config that are allowed but have no effect.
 
-/** The known names of servers' tools, offered by a config or not. */
+/** All known tool names of each server, including tools that the config does not offer. */
 export type KnownTools = ReadonlyMap<string, readonly string[]>
 
-/** The known tools that the config offers to agents. */
+/** Returns the known tools that the config offers to agents. */
 export function offeredTools({ mcpServers }: Config, known: KnownTools): KnownTools {
   return new Map(
     [...known].map(([server, tools]) => [
@@ -26,7 +26,7 @@ export function offeredTools({ mcpServers }: Config, known: KnownTools): KnownTo
   )
 }
 
-/** Faults that may be armed, in an environment not known as a test environment. */
+/** Warns of `chaos.enabled: true` where the environment does not allow faults. */
 export function idleChaos(
   { chaos, gateway: { environment, chaosEnvironments } }: Config,
   variables: Locks['variables'],
@@ -37,7 +37,7 @@ export function idleChaos(
   return [{ path: ['chaos', 'enabled'], at: 'key', message }]
 }
 
-/** Overrides that match no call, or that a later override replaces. */
+/** Warns of overrides that match no call, and of overrides that a later override replaces. */
 export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTools): ConfigFinding[] {
   const names = Object.keys(mcpServers)
   return policies.overrides.flatMap(({ match, ...settings }, index) => {
@@ -79,7 +79,7 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
   })
 }
 
-/** Overrides, faults and experiments that match disabled servers only. */
+/** Warns of overrides, faults and experiments that match only disabled servers. */
 export function disabledOnly(config: Config): ConfigFinding[] {
   const { mcpServers } = config
   return matchesOf(config).flatMap(([path, match]): ConfigFinding[] => {
@@ -100,7 +100,10 @@ function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigP
   ]
 }
 
-/** Tools in `tools.include`, `tools.exclude`, health checks, experiments and fallbacks, missing on known servers. */
+/**
+ * Warns of tools in `tools.include`, `tools.exclude`, health checks, experiments and fallbacks that no known server
+ * has.
+ */
 export function absentTools(
   { mcpServers, policies, experiments }: Config,
   known: KnownTools,
@@ -165,18 +168,21 @@ export function absentTools(
   return [...lists, ...checks, ...tried, ...fallbacks]
 }
 
-/** The beginning of a sentence about a name or a glob. */
+/** Returns the beginning of a message: `"name" is` or `"glob" matches`. */
 const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
 
 interface ForReads {
   readonly path: ConfigPath
   readonly match?: Match | undefined
   readonly isFault?: true
-  /** Effect of the tools by the same override; undefined where a later override may set another effect. */
+  /** The `effect` that the same override sets; undefined if a later override may set another effect. */
   readonly effect?: Effect | undefined
 }
 
-/** Warns of hedges, kept answers and faults where no tool is known to be read-only, and of fallbacks for writes. */
+/**
+ * Warns of hedges, last known good answers and faults that need read-only tools where none is known, and of fallbacks
+ * for writing tools.
+ */
 export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigFinding[] {
   const { defaults, overrides, sets } = policies
   const none = { match: undefined, effect: undefined }
@@ -243,7 +249,7 @@ export function meeting<Matched extends { readonly match: Match }>(
   return overrides.filter(({ match }) => globsMeet(match.server, server) && globsMeet(match.tool, tool))
 }
 
-/** Warns of faults at arms whose experiments take no matching call. */
+/** Warns of faults for an arm when no call of the arm's experiment matches the fault. */
 export function idleArms({ mcpServers, chaos, experiments }: Config): ConfigFinding[] {
   return chaos.faults.flatMap(({ match: { server = '*', tool, tenant, arm } = {} }, at): ConfigFinding[] => {
     if (arm === undefined) return []
@@ -274,20 +280,22 @@ export function sameArms({ experiments, policies: { sets } }: Config): ConfigFin
   })
 }
 
-/** Whether a match certainly holds wherever the other match does. */
+/** Returns true if every call that matches `other` certainly matches `one`. */
 function covers(one: Match, other: Match): boolean {
   return (['server', 'tool', 'method'] as const).every((key) => {
     const pattern = one[key]
     if (pattern === undefined || pattern === other[key]) return true
     const name = other[key]
-    // A tool is named: calls of other methods have none.
+    // A pattern for tools matches only calls with a tool, so `other` must name one.
     if (key === 'tool')
       return name !== undefined && (pattern === '*' || (!isGlob(name) && glob(pattern)(name)))
     return pattern === '*' || (name !== undefined && !isGlob(name) && glob(pattern)(name))
   })
 }
 
-/** Tools named by overrides, faults, experiments and health checks, but offered to no agent under this name. */
+/**
+ * Warns of tools in overrides, faults, experiments and health checks that are offered to no agent under the given name.
+ */
 export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
   const {
     mcpServers,
@@ -327,7 +335,7 @@ export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
 const isOffered = ({ include, exclude }: Config['mcpServers'][string]['tools'], tool: string) =>
   include.some((pattern) => glob(pattern)(tool)) && !exclude.some((pattern) => glob(pattern)(tool))
 
-/** Reports a tool named as at `/mcp`, unless its server is known to use the same name itself. */
+/** Returns a message about a tool with the server's prefix, as on `/mcp`; empty if the server itself uses this name. */
 function exposedName(server: string, tool: string, separator: string, known: KnownTools): string[] {
   const prefix = server + separator
   if (!tool.startsWith(prefix) || known.get(server)?.some(glob(tool)) === true) return []
@@ -335,7 +343,7 @@ function exposedName(server: string, tool: string, separator: string, known: Kno
   return [`at /mcp the tool "${own}" of ${server} is called "${tool}"; if you mean this tool, write "${own}"`]
 }
 
-/** Servers with settings that do nothing, or more than intended. */
+/** Warns of server settings that have no effect, or more effect than intended. */
 export function idleServers({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, server]) => {
     const findings: ConfigFinding[] = []

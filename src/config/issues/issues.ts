@@ -4,13 +4,13 @@ import type { ConfigPath } from '../files/places.ts'
 /** A mistake in a config (`error`: the config is unusable), or a doubtful part (`warning`). */
 export interface ConfigIssue {
   readonly severity: 'error' | 'warning'
-  /** The file to look in, as its reader knows the file. */
+  /** Path of the file, as the user gave it. */
   readonly file: string
-  /** The key in question, for example `mcpServers.search.timeouts.connect`; empty for the file as a whole. */
+  /** Path of the wrong key, for example `mcpServers.search.timeouts.connect`; empty for the file as a whole. */
   readonly path: string
-  /** From 1; absent when the file could not be read at all. */
+  /** Line number, from 1; absent when the file could not be read at all. */
   readonly line?: number | undefined
-  /** From 1. */
+  /** Column number, from 1. */
   readonly column?: number | undefined
   /** The value found and the values allowed. Holds no secret. */
   readonly message: string
@@ -19,7 +19,10 @@ export interface ConfigIssue {
 /** Longest parts shown in a line, in characters: any part may hold names, and a name may be as long as its file. */
 const LONGEST = { file: 1_000, path: 400, message: 2_000 }
 
-/** One line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?` */
+/**
+ * Formats an issue in one line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean
+ * "url"?`
+ */
 export function formatIssue({ severity, file, path, line, column, message }: ConfigIssue): string {
   const named = printable(file, LONGEST.file)
   const place = line === undefined ? named : `${named}:${line}:${column ?? 1}`
@@ -40,7 +43,7 @@ export function sortIssues(issues: readonly ConfigIssue[], files: readonly strin
 
 export interface ConfigFinding {
   readonly path: ConfigPath
-  /** Whether the name of the key or its value is at fault. */
+  /** `key` if the name of the key is wrong, `value` if its value is wrong. */
   readonly at: 'key' | 'value'
   readonly message: string
 }

@@ -27,7 +27,7 @@ const old: Old = {
   unread: { total: memory, perSession: memory, stalled },
 }
 
-/** Finds keys of earlier versions in the written block `gateway`. */
+/** Returns findings about keys of earlier versions in the block `gateway`. */
 export function oldKeys(held: unknown, gone = old, path: ConfigPath = ['gateway']): ConfigFinding[] {
   if (typeof gone === 'string')
     return held === undefined ? [] : [{ path, at: 'key', message: `is gone: ${gone}` }]

@@ -29,7 +29,7 @@ import {
 } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
-/** Finds mistakes beyond the schema of a single key; each finding makes the config unusable. */
+/** Returns mistakes that the schema of a single key cannot show. Each finding makes the config unusable. */
 export function brokenRules(config: Config): ConfigFinding[] {
   return [
     ...planes(config),
@@ -92,7 +92,7 @@ function serverNames({ gateway: { separator }, mcpServers }: Config): ConfigFind
         { path, at: 'key', message: `differs from "${twin}" only by case, which people cannot tell apart` },
       ]
     }
-    // The first separator in a tool's full name must be the gateway's own.
+    // In a tool's full name, the first separator must be the separator between server and tool.
     if (`${name}${separator}`.indexOf(separator) === name.length) return []
     const message = `a server name may not contain or run into the separator "${separator}"`
     return [{ path, at: 'key', message }]
@@ -117,11 +117,11 @@ interface Place {
   readonly path: ConfigPath
   readonly settings: Settings
   readonly match?: Match
-  /** Settings of later overrides and sets, which can replace these for some calls. */
+  /** Settings of later overrides and of sets, which can replace `settings` for some calls. */
   readonly others: readonly Settings[]
 }
 
-/** Policies that contradict each other, though each is valid by itself. */
+/** Returns findings about policies that contradict each other, although each is valid by itself. */
 function contradictions(config: Config): ConfigFinding[] {
   const { defaults, overrides, sets } = config.policies
   const alternatives = Object.values(sets)
@@ -146,7 +146,7 @@ function contradictions(config: Config): ConfigFinding[] {
   ])
 }
 
-/** The default timeout, which gives way to any deadline. */
+/** The default attempt timeout. It may be longer than a deadline, because the user did not choose it. */
 const UNSAID_TIMEOUT_MS = 60_000
 
 /**
@@ -162,7 +162,10 @@ function written<Name extends 'deadline' | 'attemptTimeout'>(
   return all.flatMap((each) => each[name] ?? [])
 }
 
-/** Returns the timeouts of the place's servers: limits of an attempt there, and the least deadline of its call. */
+/**
+ * Returns each `timeout` of the servers that a place matches. It limits an attempt there, and its call gets at least
+ * this deadline.
+ */
 const ownTimeouts = ({ match }: Place, { mcpServers }: Config) =>
   Object.entries(mcpServers).flatMap(([name, { timeout }]) =>
     glob(match?.server ?? '*')(name) ? (timeout ?? []) : [],
@@ -171,11 +174,11 @@ const ownTimeouts = ({ match }: Place, { mcpServers }: Config) =>
 const ofWhere = (name: 'deadline' | 'attemptTimeout', { path, settings }: Place) =>
   path[1] === 'defaults' || !(name in settings) ? 'of this config' : 'that is in force here'
 
-/** Finds a timeout longer than each deadline. */
+/** Returns a finding if an attempt timeout is longer than every deadline that can apply, so it has no effect. */
 function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
   const { attemptTimeout } = place.settings
   if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
-  // Progress gives the call the same time again.
+  // With `onProgress: extend`, progress renews the deadline, so it is no upper limit.
   const limits = written('deadline', place, config.policies).map((deadline) =>
     deadline === false || deadline.onProgress === 'extend' ? Infinity : deadline.total,
   )
@@ -185,7 +188,7 @@ function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
   return [{ path: [...place.path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
-/** Finds a hedge later than each timeout. */
+/** Returns a finding if a hedge starts later than every attempt timeout that can apply, so it has no effect. */
 function uselessHedge(place: Place, config: Config): ConfigFinding[] {
   const { hedge } = place.settings
   if (!hedge || typeof hedge.after !== 'number') return []
@@ -205,7 +208,7 @@ function unknownFallback({ path, settings }: Place, { mcpServers }: Config): Con
   return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
 }
 
-/** Faults that hit no server, or cannot work with the servers hit. */
+/** Returns findings about faults that hit no server, or that cannot work with the servers that they hit. */
 function faultFindings(
   { chaos, experiments, mcpServers }: Config,
   severity: 'error' | 'warning',
@@ -224,7 +227,10 @@ function faultFindings(
     .map(({ path, message }) => ({ path: ['chaos', ...path], at: 'value', message }))
 }
 
-/** Experiments without servers or policy sets, with the same calls, or that leave a server less than one slot. */
+/**
+ * Returns findings about experiments: unknown servers or policy sets, equal names, calls of two experiments, and limits
+ * too small to divide between arms.
+ */
 function experimentFindings(config: Config): ConfigFinding[] {
   const { experiments, policies, mcpServers } = config
   const names = Object.keys(mcpServers)
@@ -266,13 +272,16 @@ function experimentFindings(config: Config): ConfigFinding[] {
 const enabled = (servers: Config['mcpServers']): string[] =>
   Object.entries(servers).flatMap(([name, { disabled }]) => (disabled ? [] : [name]))
 
-/** The experiments that run at the same time as `experiment`. */
+/** Returns the experiments that run at the same time as `experiment`, including itself. */
 function beside(experiment: Experiment, all: readonly Experiment[]): readonly Experiment[] {
-  // An inactive experiment is started by hand, and then runs beside none at its servers.
+  // An inactive experiment is started by hand, and then no other experiment may run at its servers.
   return experiment.active ? all.filter(({ active }) => active) : [experiment]
 }
 
-/** Limits of a server that the arms of the experiments running `together` cannot share without exceeding the limits. */
+/**
+ * Returns messages about limits of a server that are too small to divide between the arms of the experiments in
+ * `together`.
+ */
 export function indivisible(
   experiment: Experiment,
   together: readonly Experiment[],
@@ -297,7 +306,7 @@ export function indivisible(
   return [...new Set(found)]
 }
 
-/** The policy's settings in force for some matching tool calls of a server, the last first. */
+/** Returns a policy's settings that can apply to matching tool calls of a server, the last override first. */
 function settingsAt(
   { server, tool }: { readonly server: string; readonly tool?: string | undefined },
   policy: string,
@@ -325,7 +334,7 @@ export function warningsOf(
 ): ConfigFinding[] {
   const offered = offeredTools(config, tools)
   const misnamed = idleTools(config, tools)
-  // An explained name is not also reported as absent.
+  // Drops other findings about names that `idleTools` has already reported.
   const unexplained = ({ path }: ConfigFinding) =>
     !misnamed.some((other) => other.path.join('\n') === path.join('\n'))
   return [
@@ -353,7 +362,7 @@ function noServers({ mcpServers }: Config): ConfigFinding[] {
 
 function leftOut({ mcpServers }: Config): ConfigFinding[] {
   const out = Object.entries(mcpServers).filter(([, { disabled }]) => disabled)
-  // If this is all servers, another warning says so.
+  // If all servers are disabled, `noServers` warns about it.
   if (out.length === Object.keys(mcpServers).length) return []
   return out.map(([name]) => ({
     path: ['mcpServers', name],
@@ -362,7 +371,7 @@ function leftOut({ mcpServers }: Config): ConfigFinding[] {
   }))
 }
 
-/** Servers whose names are invalid here. */
+/** Warns of servers that the gateway calls by another name, because their names in the config are invalid. */
 function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, { writtenName }]): ConfigFinding[] => {
     if (writtenName === undefined) return []
@@ -371,7 +380,7 @@ function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[
   })
 }
 
-/** `$NAME`: only Gemini CLI interpolates this form. */
+/** Warns of values such as `$NAME`, which only Gemini CLI interpolates. */
 function bareVariables({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([server, entry]) => {
     const [block, held] = entry.type === 'stdio' ? ['env', entry.env] : ['headers', entry.headers]

@@ -5,7 +5,7 @@ import { config } from './schema.ts'
 
 type Json = z.core.JSONSchema.BaseSchema
 
-/** Returns the JSON Schema of a config file as people write the file, for editors to complete and explain. */
+/** Returns the JSON Schema of a config file for editors, which use it for completion and help. */
 export function editorSchema(): Json {
   const generated = z.toJSONSchema(config, {
     io: 'input',
@@ -29,7 +29,7 @@ function writeDefault(schema: z.core.$ZodType, json: Json): void {
   if (format !== undefined && typeof preset === 'number') json.default = format(preset)
 }
 
-/** Allows a block in the config, or in a file of its own. */
+/** Returns the schema of a block that may also be `{ file: … }`. */
 function orFile(block: Json): Json {
   if (block.type !== 'object') return block
   const { description, default: preset, ...plain } = block
@@ -47,7 +47,7 @@ function orFile(block: Json): Json {
   return { ...about({ description, default: preset }), anyOf: [plain, elsewhere] }
 }
 
-/** Text with a variable, allowed wherever a value is expected. */
+/** Schema of a text with a variable, which may replace any value. */
 const variable: Json = { type: 'string', pattern: '\\$\\{' }
 
 /** Also allows `${VAR}` for numbers, words and text in a fixed form. Keys hold no variables. */

@@ -7,7 +7,10 @@ const headerValue = z
   .string()
   .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'expected a header value: one line of Latin-1 text')
 
-/** Headers of a single connection (RFC 9110, section 7.6.1), and requests to the next hop that are fulfilled here. */
+/**
+ * Headers that are only for a single connection (RFC 9110, section 7.6.1), and headers such as `expect` that the
+ * gateway answers itself.
+ */
 export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -22,7 +25,7 @@ export const hopByHop: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Headers of a single connection or message, or set by the protocol itself. */
+/** Headers that the connection, the message format or the protocol sets; a config cannot set them. */
 const reserved = new Set([
   ...hopByHop,
   'accept',
@@ -36,7 +39,7 @@ const reserved = new Set([
 
 const isReserved = (name: string) => reserved.has(name) || name.startsWith('mcp-')
 
-/** Headers of the agent with its own credentials. */
+/** Headers in which an agent sends its own credentials. */
 const credentials = new Set(['authorization', 'cookie'])
 
 const complaint = (message: string, ...path: (string | number)[]) => ({
@@ -61,7 +64,7 @@ export const headers = z
   })
   .register(secrets, { secrecy: 'text' })
 
-/** Why a header of the agent may not be passed on, if refused. */
+/** Returns the reason why a header of the agent may not be passed on; undefined if it may. */
 function refusal(from: string, to: string, isMap: boolean): string | undefined {
   const header = [from, to].find(isReserved)
   if (header !== undefined)
@@ -78,7 +81,8 @@ function refusal(from: string, to: string, isMap: boolean): string | undefined {
 }
 
 /**
- * Headers of the agent passed on, as a list or a map from the agent's name to the server's. Reads to a lower-case map.
+ * Schema for headers of the agent that are passed on: a list, or a map from the agent's header to the server's. Parses
+ * to a map in lower case.
  */
 export const forwardHeaders = z
   .union([z.array(headerName).max(64), z.record(headerName, headerName)])

@@ -63,7 +63,7 @@ export const serverHealth = z
 export type ServerHealthConfig = z.output<typeof serverHealth>
 export type ProbeTool = NonNullable<ServerHealthConfig['tool']>
 
-/** Targets of notices: the whole URL is secret, since its path is often the key. */
+/** URL of a receiver of notices. The whole URL is secret, because its path often contains a key. */
 const secretUrl = httpUrl().register(secrets, { secrecy: 'text' })
 
 const name = z

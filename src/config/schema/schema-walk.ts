@@ -5,7 +5,7 @@ import { isPlainMap } from './server-names.ts'
 
 type Schema = z.core.$ZodType
 
-/** Returns a schema together with everything it wraps or chooses between. */
+/** Returns a schema with all schemas that it wraps or offers as alternatives. */
 export function spread(schema: Schema): Schema[] {
   return [schema, ...inner(schema).flatMap(spread)]
 }
@@ -30,22 +30,22 @@ export function step(schemas: readonly Schema[], key: string | number): Schema[]
   })
 }
 
-/** Every schema that applies at `path`. */
+/** Returns every schema that applies at `path`. */
 export function schemasAt(root: Schema, path: ConfigPath): Schema[] {
   return path.reduce<Schema[]>(step, spread(root))
 }
 
-/** The objects among `schemas`; several where a union leaves the choice. */
+/** Returns the object schemas among `schemas`; several if a union has several objects. */
 export function objectsOf(schemas: readonly Schema[]): z.ZodObject[] {
   return schemas.filter((schema) => schema instanceof z.ZodObject)
 }
 
-/** How secret a value read by any of `schemas` is. */
+/** Returns the secrecy that any of `schemas` gives to its value; undefined if none is secret. */
 export function secrecyOf(schemas: readonly Schema[]): Secrecy | undefined {
   return schemas.map((schema) => secrets.get(schema)?.secrecy).find((secrecy) => secrecy !== undefined)
 }
 
-/** How secret the value at `path` is; everything within a secret is equally secret. */
+/** Returns the secrecy of the value at `path`; values within a secret have the secrecy of that secret. */
 export function secrecyAt(root: Schema, path: ConfigPath): Secrecy | undefined {
   const places = path.map((_, index) => path.slice(0, index + 1))
   return places.map((place) => secrecyOf(schemasAt(root, place))).find((secrecy) => secrecy !== undefined)
@@ -53,7 +53,7 @@ export function secrecyAt(root: Schema, path: ConfigPath): Secrecy | undefined {
 
 /**
  * Converts text from a variable to the type expected at its place, since a variable holds only text: `maxInFlight:
- * ${MAX}` is a number. Text stays where text is allowed.
+ * ${MAX}` is a number. Text stays text where the schema allows text.
  */
 export function coerce(
   value: unknown,

@@ -19,7 +19,7 @@ import { server, type ServerConfig } from './server-schema.ts'
 
 export type { ServerConfig } from './server-schema.ts'
 
-// A fault may match a header whose value is a key.
+// A fault may match the value of a header, which may be a secret key.
 secrets.add(headerGlob, { secrecy: 'text' })
 
 const count = (max: number) => z.number().int().min(1).max(max)
@@ -184,7 +184,9 @@ const choices = Object.entries(policies).map(([name, policy]) => {
   return { name, policy, setting: setting.describe(schema.description ?? '').meta({ id: `Policy_${name}` }) }
 })
 
-/** A key for every registered policy. */
+/**
+ * Returns a schema key for every registered policy. With `inForce`, policies have their defaults if the key is absent.
+ */
 function settings(inForce: boolean): Settings {
   const shape = choices.map(({ name, policy, setting }) => {
     const byDefault = inForce && !('optIn' in policy)
@@ -234,14 +236,14 @@ export const serverName = z
   .string()
   .regex(serverNamePattern, 'expected 1 to 40 of A-Z a-z 0-9 _ - without - in front')
 
-/** A name as clients allow names: characters invalid here are replaced. */
+/** A server name as clients allow it; the gateway replaces characters that are invalid in its own names. */
 const writtenName = z.string().min(1, 'expected a name').max(256, 'expected a name of at most 256 characters')
 
 const servers = z
   .preprocess(withTimeoutUnits, z.record(writtenName, server))
   .describe('MCP servers by name, as Claude, VS Code, Cursor and others write them.')
 
-/** The neighbours of an entry may show the unit of its `timeout`. */
+/** Adds units to bare timeouts. The keys of the other entries may show which client wrote the file, and so the unit. */
 function withTimeoutUnits(given: unknown): unknown {
   if (!isPlainMap(given)) return given
   const entries = Object.values(given)
@@ -300,7 +302,10 @@ export const config = z
     return { gateway, mcpServers: named, policies, chaos, experiments, health, telemetry }
   })
 
-/** The servers by valid names; calls `refuse` for servers without any. */
+/**
+ * Returns the servers by their valid names. Calls `refuse` for a server without a valid name, or with the name of
+ * another server.
+ */
 function withOwnNames(
   servers: Readonly<Record<string, ServerConfig>>,
   separator: string,

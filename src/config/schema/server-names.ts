@@ -1,4 +1,4 @@
-/** The names a server may have. Names appear in URLs and before tools' names, which models must accept. */
+/** Pattern of valid server names. Names appear in URLs and in tool names, which models must accept. */
 export const serverNamePattern = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/
 
 /** Longest name, in characters. */
@@ -13,7 +13,7 @@ export function slugOf(written: string, separator: string): string | undefined {
   if (serverNamePattern.test(written)) return written
   const filler = separator.includes('-') ? '_' : '-'
   const plain = written
-    // Letters without their accents.
+    // Separates letters from their accents, so the accents can be dropped.
     .normalize('NFKD')
     .replace(/\p{Mark}/gu, '')
     .replace(/[^A-Za-z0-9_-]+/g, filler)
@@ -24,7 +24,7 @@ export function slugOf(written: string, separator: string): string | undefined {
   return /[A-Za-z0-9]/.test(plain) ? plain : undefined
 }
 
-/** Whether `value` is a map as in YAML and JSON. */
+/** Returns true if `value` is a map, as in YAML and JSON. */
 export function isPlainMap(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -123,7 +123,7 @@ function inOurWords<Given extends Settings>(
     ...rest,
     disabled: given.disabled || enabled === false,
     tools: { include, exclude },
-    // A call allowed to take long may also be silent for as long.
+    // A call may be silent for its whole `timeout`.
     timeouts: { ...timeouts, idle: Math.max(timeouts.idle, timeout) },
   }
   const kept = Object.entries(settings).filter(([key]) => !Object.hasOwn(silentKeys, key))
@@ -218,7 +218,7 @@ export const httpServer = z
     }
     return {
       type: type === 'sse' ? ('sse' as const) : ('http' as const),
-      /** Whether to detect the transport. */
+      /** True if the gateway must detect the transport. */
       detect: type === 'auto',
       urls: urls ?? (only === undefined ? [] : [only]),
       ...inOurWords(rest, context),
@@ -291,7 +291,10 @@ export const stdioServer = z
 
 export type StdioServerConfig = z.output<typeof stdioServer>
 
-/** Tells the two kinds of server apart as clients do: by `type` or another name for it, else by the given keys. */
+/**
+ * Sets the `type` of an entry as clients do: from `type` or another name for it, else from the keys `command` and
+ * `url`.
+ */
 function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
   if (!isPlainMap(written)) return written
   const given = withTimeoutUnit(written)
@@ -316,7 +319,7 @@ function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
   if (type !== undefined) return { ...given, type }
   if ('command' in given) return { ...given, type: 'stdio' }
   if (url !== undefined) return { ...given, type: 'auto' }
-  // The schema of the most likely kind reports a typing error.
+  // If a key looks like a misspelt `command` or `url`, the schema of that kind reports it.
   const meant = Object.keys(given)
     .map((key) => suggest(key, ['command', ...urlKeys]))
     .find(Boolean)

@@ -1,13 +1,13 @@
-/** Replaces a secret. */
+/** The text shown in place of a secret. */
 export const REDACTED = '[redacted]'
 
-/** Shortest secret text of a variable, in characters: shorter texts occur in unrelated words. */
+/** Shortest text of a variable that is redacted, in characters: shorter texts also occur in unrelated words. */
 const LEAST_HIDDEN = 8
 
-/** Longest beginning of a found text in a message, in characters. */
+/** Messages quote at most this many characters of a text, so this beginning of a secret is redacted too. */
 const SHOWN = 60
 
-/** Returns a message without any text from a variable: the person who set the variable knows the text. */
+/** Returns a message with `[redacted]` in place of all texts that came from variables. */
 export function withoutInterpolated(message: string, interpolated: ReadonlySet<string>): string {
   let hidden = message
   for (const text of interpolated)
@@ -16,23 +16,26 @@ export function withoutInterpolated(message: string, interpolated: ReadonlySet<s
   return hidden
 }
 
-/** Only references to variables, without defaults, which may be secrets. */
+/**
+ * Matches a text that consists of references to variables. References with defaults do not match, because a default may
+ * be a secret.
+ */
 const REFERENCES = /^(?:\$\{(?:[a-z]+:)?[A-Za-z_]\w*\})+$/
 
-/** Whether a value only refers to a secret: `${TOKEN}`, `Bearer ${TOKEN}`. */
+/** Returns true if a value only refers to a secret: `${TOKEN}`, `Bearer ${TOKEN}`. */
 export function isReference(value: string): boolean {
   return REFERENCES.test(value.replace(/^(?:bearer|basic|token) +/i, ''))
 }
 
-/** Whether user and password of a URL hold no secret: `user:${PASSWORD}`, `${TOKEN}`. */
+/** Returns true if user and password of a URL contain no secret: `user:${PASSWORD}`, `${TOKEN}`. */
 export function isPlainLogin(login: string): boolean {
   const colon = login.indexOf(':')
   const user = login.slice(0, Math.max(colon, 0))
   return isReference(login.slice(colon + 1)) && !looksLikeKey(user) && user.search(SECRET_SHAPE) === -1
 }
 
-// Secrets are recognized by the name before, as part of a URL, or by their shape. Other text stays, so that a command
-// line remains recognizable: ports, paths, versions, packages, numbers of tokens.
+// A secret is recognized by the name before it, by its place in a URL, or by its shape. Other texts stay, such as
+// ports, paths, versions and packages, so a command line remains recognizable.
 
 /** Parts of names that mean a secret: `--api-key`, `DB_PASS`, `clientSecret`. */
 const SECRET_PARTS = new Set(
@@ -42,28 +45,33 @@ const SECRET_PARTS = new Set(
   ).split(' '),
 )
 
-/** Endings that mean a secret, joined to the word before: `PGPASSWORD`, `authtoken`. */
+/** Endings of names that mean a secret, without a separator before: `PGPASSWORD`, `authtoken`. */
 const SECRET_END = /(?:apikey|accesskey|privatekey|token|secret|passw(?:or)?d|passphrase|credentials?)$/
 
-/** Plurals, which alone may be a number or a switch: `API_KEYS`, but not `KEYS`. */
+/**
+ * Plurals that mean a secret only together with another word: `API_KEYS`, but not `KEYS`, which may be a number or a
+ * switch.
+ */
 const PLURALS = new Set(['keys', 'tokens'])
 
-/** Endings of names that mention a secret but hold none: its place, length or kind. */
+/** Endings of names whose value is not the secret itself, but its place, length or kind. */
 const HARMLESS_END = new Set(
   'file path dir folder name type mode url uri endpoint length limit count ttl'.split(' '),
 )
 const HARMLESS_START = new Set(['max', 'min', 'num'])
 const HARMLESS_KEYS = new Set(['public', 'primary', 'foreign', 'sort', 'partition'])
 
-/** Keys marked by their issuers. */
+/** Matches keys with the prefix of their issuer, such as `sk-` or `ghp_`. */
 const SECRET_SHAPE = /\b(?:sk-|gh[opsu]_|github_pat_|xox[abeprs]-|glpat-|AKIA|eyJ)[\w.-]{8,}/g
 
 const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i
 
-/** Values of `-p` other than a password: ports, also mapped, and versions; paths and packages with a scope. */
+/**
+ * Matches values of `-p` that are no passwords: ports and port mappings, versions, paths, and packages with a scope.
+ */
 const NO_PASSWORD = /^(?:\d{1,5}(?::\d{1,5})*|\d+(?:\.\d+)+|[./~@].*)$/s
 
-/** Whether the value under a name is a secret. */
+/** Returns true if a name means that its value is a secret. */
 export function isSecretName(name: string): boolean {
   const parts = name
     .replace(/([a-z0-9])([A-Z])/g, '$1-$2')
@@ -79,8 +87,7 @@ export function isSecretName(name: string): boolean {
 }
 
 /**
- * Whether a word looks machine-made: a UUID, or at least 16 alternating letters and digits, in a single piece or in
- * upper and lower case.
+ * Returns true if a word looks like a generated key: a UUID, or a mix of letters and digits of at least 16 characters.
  */
 export function looksLikeKey(word: string): boolean {
   if (UUID.test(word)) return true
@@ -93,7 +100,7 @@ export function looksLikeKey(word: string): boolean {
 
 /** Removes user, password, query values, fragment, and key-like path segments from every URL within `text`. */
 export function redactUrls(text: string): string {
-  // Matching the scheme too would restart the search at each of its letters.
+  // The pattern does not match the scheme, because the search would then restart at each letter of every word.
   return text.replace(/:\/\/([^\s"'<>]*)/g, (_, rest: string) => {
     const [, authority = '', path = '', query] = /^([^/?#]*)([^?#]*)(?:\?([^#]*))?/.exec(rest) ?? []
     const at = authority.lastIndexOf('@')
@@ -119,12 +126,15 @@ function redactParameter(parameter: string): string {
   return equals === -1 ? REDACTED : parameter.slice(0, equals + 1) + REDACTED
 }
 
-/** Returns any text, for example a server's line, without secrets recognized by shape or in URLs. */
+/** Returns a text, such as a line of a server's output, without secrets in URLs or secrets recognized by shape. */
 export function redactShapes(text: string): string {
   return redactUrls(text).replace(SECRET_SHAPE, REDACTED)
 }
 
-/** Removes apparent secrets from a command line: by the name of the option, as part of a URL, by shape. */
+/**
+ * Returns a command line without apparent secrets: values of secret options, parts of URLs, and words with the shape of
+ * a key.
+ */
 export function redactArgs(args: readonly string[]): string[] {
   return args.map((arg, index) => {
     const value = valueOf(args[index - 1], arg)
@@ -134,7 +144,10 @@ export function redactArgs(args: readonly string[]): string[] {
   })
 }
 
-/** Returns a word as shown after an option; undefined when the option says nothing of the word. */
+/**
+ * Returns a word as shown after an option: redacted if the option means a secret; undefined if the option does not
+ * decide.
+ */
 function valueOf(option: string | undefined, word: string): string | undefined {
   const [, name] = /^--?([\w][\w.-]*)$/.exec(option ?? '') ?? []
   if (name === undefined || option === undefined || word.startsWith('-') || isReference(word))
@@ -147,13 +160,16 @@ function valueOf(option: string | undefined, word: string): string | undefined {
   return isUser && !isPlainLogin(word) ? word.slice(0, colon + 1) + REDACTED : undefined
 }
 
-/** Database clients' form `-pS3cret`. */
+/** Redacts the password in the form of database clients: `-pS3cret`. */
 function redactShortOption(arg: string): string {
   const [, word = ''] = /^-p=?(\S{4,})$/.exec(arg) ?? []
   return /\d/.test(word) && /[A-Za-z]/.test(word) && !NO_PASSWORD.test(word) ? `-p${REDACTED}` : arg
 }
 
-/** `--token=…`, `API_KEY=…`, `Authorization: …`; with several words, up to the next pair where the end is clear. */
+/**
+ * Redacts the values in `--token=…`, `API_KEY=…` and `Authorization: …`. In a text of several words, a value ends at a
+ * space or quote if possible.
+ */
 function redactPairs(text: string): string {
   const [, start = '', name = ''] = /^((?:--?)?([\w.-]{1,100})\s*=)/.exec(text) ?? []
   if (text.length > start.length && isSecretName(name))

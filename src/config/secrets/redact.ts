@@ -48,8 +48,8 @@ export function rememberInterpolated(value: object, interpolated: ReadonlySet<st
 }
 
 /**
- * Whether a text within `value` came from a variable. Copied objects are known by uncopied objects inside, and texts by
- * content: any text equal to a secret is also secret.
+ * Returns a function that is true for texts within `value` that came from a variable. It compares contents, so any text
+ * equal to a secret counts. It works for copies of a config that still contain original objects.
  */
 function interpolatedWithin(value: object): (text: string) => boolean {
   const known = new Set(objectsWithin(value).map((object) => texts.get(object)))

@@ -6,5 +6,5 @@ import { z } from 'zod'
  */
 export type Secrecy = 'text' | 'url' | 'args'
 
-/** Registers the schemas for secrets. Errors and `redact` share this registry, so no place is listed twice. */
+/** Registry of the schemas whose values are secret. Error messages and `redact` both use it. */
 export const secrets = z.registry<{ secrecy: Secrecy }>()

@@ -4,10 +4,10 @@ import { dirname } from 'node:path'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { digestOf, readText, unreadable } from '../files/read-text.ts'
 
-/** How long files must be quiet before a check, in milliseconds, so that half-written files are rare. */
+/** How long files must not change before a check, in milliseconds, so that half-written files are rarely read. */
 const QUIET_MS = 100
 
-/** Longest delay of a check by further changes, in milliseconds. */
+/** Maximum time for which further changes delay a check, in milliseconds. */
 const MAX_UNREST_MS = 1_000
 
 /** Time between unconditional checks, in milliseconds: some file systems report nothing. */
@@ -23,8 +23,9 @@ interface FileWatch {
  * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted, created
  * again, or reached through a swapped link, as with a mounted ConfigMap.
  *
- * `getFiles`: the `digestOf` each file's last read content, by path: any other content is a change, even from before
- * the first check. `onChange` reads the files again; afterwards a further check looks for yet another content.
+ * `getFiles` returns the `digestOf` each file's last read content, by path. Any other content is a change, even if the
+ * file changed before the first check. `onChange` reads the files again; a further check follows, because they may have
+ * changed meanwhile.
  */
 export function watchFiles(
   getFiles: () => ReadonlyMap<string, string>,
@@ -33,7 +34,7 @@ export function watchFiles(
 ): FileWatch {
   const folders = new FolderWatch(() => stir())
   let seen = new Map<string, Fingerprint>()
-  /** Differences already reported, by path: not every file can be read as found. */
+  /** The difference already reported for each path. Prevents repeated reports when `onChange` cannot read the file. */
   const told = new Map<string, string>()
   let closed = false
   let looking: Promise<void> | undefined
@@ -42,7 +43,7 @@ export function watchFiles(
   let cancelQuiet: Cancel | undefined
   let cancelPoll: Cancel | undefined
 
-  /** Reacts to a change in a watched folder: checks when the folder is quiet. */
+  /** Schedules a check after a change in a watched folder, once the folder has not changed for `QUIET_MS`. */
   function stir(): void {
     if (closed) return
     restlessSince ??= clock.now()
@@ -74,7 +75,7 @@ export function watchFiles(
 
   async function compare(): Promise<void> {
     const files = [...getFiles().keys()]
-    // Folders first: changes during the check then cause another check.
+    // Watches the folders first, so changes during this check cause another check.
     await folders.follow(foldersOf(files, seen))
     const found = await Promise.all(files.map((file) => fingerprint(file, seen.get(file))))
     if (closed) return
@@ -86,10 +87,10 @@ export function watchFiles(
   }
 
   function isNews(file: string, now: Fingerprint | undefined, read: string): boolean {
-    // A file that has just joined: the next check covers the file.
+    // The file was added during this check, so the next check covers it.
     if (now === undefined) return false
     const { content } = now
-    // The content of a pipe is unknown. A pipe is news only in place of a file with known content.
+    // The content of a pipe is unknown, so a pipe counts as a change only if it replaces a file with known content.
     if (content === undefined) return seen.get(file)?.content !== undefined
     const difference = content === read ? '' : `${content} instead of ${read}`
     const isNew = difference !== '' && told.get(file) !== difference
@@ -108,7 +109,7 @@ export function watchFiles(
   }
 }
 
-/** Folders in which changes of `files` show: their own, and the targets of links. */
+/** Returns the folders to watch for changes of `files`: their own folders, and the folders of link targets. */
 function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerprint>): Set<string> {
   return new Set(
     files.flatMap((file) => [file, seen.get(file)?.realPath ?? file]).map((file) => dirname(file)),
@@ -117,7 +118,7 @@ function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerpri
 
 /** The state of a file at the last check. */
 interface Fingerprint {
-  /** Changes whenever the content may have. Cheap to find out. */
+  /** Text of file identity, size and times. If it is unchanged, the content is unchanged too. */
   readonly cheap: string
   /** The `digestOf` its content; undefined for a pipe or a device, since reading would consume the content. */
   readonly content: string | undefined
@@ -125,7 +126,7 @@ interface Fingerprint {
   readonly realPath: string | undefined
 }
 
-/** Checks `file`; reads the content only if it may have changed since `last`. Never rejects. */
+/** Resolves to the state of `file`. Reads the content only if it may have changed since `last`. Never rejects. */
 async function fingerprint(file: string, last: Fingerprint | undefined): Promise<Fingerprint> {
   try {
     // A pipe passed to the process, for example /dev/fd/63, has no path of its own.
@@ -136,7 +137,7 @@ async function fingerprint(file: string, last: Fingerprint | undefined): Promise
     const content = stats.isFile() ? digestOf(await readText(realPath)) : undefined
     return { cheap, content, realPath }
   } catch (error) {
-    // Missing or unreachable is also a state, and the next check may find another.
+    // A missing or unreachable file is also a state; the next check may find another state.
     const content = digestOf(unreadable(error))
     return { cheap: content, content, realPath: undefined }
   }
@@ -152,7 +153,10 @@ class FolderWatch {
     this.#onEvent = onEvent
   }
 
-  /** From now on watches exactly `folders`, including new folders in place of watched ones. Never rejects. */
+  /**
+   * Watches exactly `folders` from now on. If a new folder has replaced a watched folder, watches the new folder. Never
+   * rejects.
+   */
   async follow(folders: ReadonlySet<string>): Promise<void> {
     const identities = await Promise.all(
       [...folders].map(async (folder) => [folder, await identityOf(folder)] as const),
@@ -176,7 +180,7 @@ class FolderWatch {
       watcher.on('error', () => this.#drop(folder))
       this.#watchers.set(folder, { watcher, identity })
     } catch {
-      // The folder is missing, or the system has no watches left: callers check by themselves and ask again.
+      // The folder is missing, or the system has no watches left. The caller polls anyway, and calls `follow` again.
       this.#drop(folder)
     }
   }
@@ -187,7 +191,10 @@ class FolderWatch {
   }
 }
 
-/** Differs when another folder replaces a folder; a watcher is not told when its folder is moved away or deleted. */
+/**
+ * Resolves to a text that changes when another folder replaces a folder. Needed because a watcher gets no event when
+ * its folder is moved or deleted.
+ */
 const identityOf = (folder: string): Promise<string> =>
   stat(folder).then(
     ({ dev, ino }) => `${dev} ${ino}`,

@@ -26,7 +26,7 @@ async function valuesIn(
 ): Promise<ReadValues> {
   const isOther = await stat(file).then(
     (stats) => !stats.isFile() && !stats.isDirectory(),
-    // The read below reports the reason.
+    // `readText` below reports why the file cannot be read.
     () => false,
   )
   const read = isOther ? { problem: 'it is no regular file' } : await readText(file)
@@ -35,7 +35,7 @@ async function valuesIn(
   const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
     return { severity: 'error', file, path: '', ...position, message }
   })
-  // References of workloads look like variables, but are not.
+  // References in workloads look like environment variables, so variables are not filled in.
   const reading: Reading = { env: {}, origins, issues, interpolated: new Set(), verbatim: true }
   const value = issues.length > 0 ? undefined : readValues(file, source, source.root, at, reading)
   return issues.length > 0 ? { issues } : { value }

@@ -1,6 +1,6 @@
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import { mcpServer, docs } from './tools.ts'
 
-// A separate program, run by the demo's gateway. Ends with its standard input.
+// This program is a stdio server, run by the gateway of the demo. It ends when its standard input ends.
 
 await mcpServer('docs', docs).connect(new StdioServerTransport())

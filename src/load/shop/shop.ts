@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
 import { mcpServer, orders } from './tools.ts'
 
-/** The program of the stdio server `docs`. The file lies beside its parent, in the bundle too. */
+/** Path of the program of the stdio server `docs`. It is in the same folder as this file, also in the bundle. */
 const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
 
 /** The servers of the shop, over stdio and over HTTP, with the orders placed at the HTTP server. */
@@ -18,10 +18,12 @@ export interface Shop {
   close(): Promise<void>
 }
 
-/** Most open sessions at a time: `compare` opens two for each of up to 512 tasks at a time. */
+/** Maximum number of open sessions: `compare` opens two sessions for each of up to 512 parallel tasks. */
 const MAX_SESSIONS = 2_048
 
-/** Starts the HTTP server on loopback: Streamable HTTP with sessions. A gateway starts the stdio server. */
+/**
+ * Starts the HTTP server on loopback, with Streamable HTTP and sessions. The gateway starts the stdio server itself.
+ */
 export async function startShop(): Promise<Shop> {
   const placed = new Map<string, number>()
   const sessions = new Map<string, StreamableHTTPServerTransport>()

@@ -10,7 +10,7 @@ type Config = Readonly<Record<string, unknown>>
 
 type OptionName = keyof OptionValues
 
-/** The options of faults as users write them; each type accepts some. */
+/** The command-line spelling of each fault option. A fault type accepts only some of the options. */
 const spelled: Readonly<Record<OptionName, string>> = {
   delay: 'delay',
   retryAfter: 'retry-after',
@@ -20,7 +20,7 @@ const spelled: Readonly<Record<OptionName, string>> = {
 
 const names = Object.keys(spelled) as readonly OptionName[]
 
-/** A type of mcp-chaos-monkey: the fields set by its options, and their defaults there. */
+/** A fault type of mcp-chaos-monkey: its options, and the default fields that mcp-chaos-monkey uses (`usual`). */
 interface MonkeyType {
   readonly options: FaultOptions
   readonly usual?: Config
@@ -44,7 +44,10 @@ const monkey: Readonly<Record<string, MonkeyType>> = {
   'schema-mismatch': { options: { fields: { sets: 'missingFields' } }, needs: 'missingFields' },
 }
 
-/** An unknown type with a dot is a mistyped type of ours: the other format has no dots. */
+/**
+ * Returns true for a type of Breakwater. An unknown name with a dot counts too, as a typing error: types of
+ * mcp-chaos-monkey have no dots.
+ */
 const isOurs = (type: string) => type.includes('.') || Object.hasOwn(faults, type)
 
 const typeOf = (type: string) => (Object.hasOwn(faults, type) ? faults[type] : undefined)
@@ -53,7 +56,9 @@ function shapeOf({ schema }: FaultType<unknown>): Readonly<Record<string, z.ZodT
   return schema instanceof z.ZodObject ? (schema as z.ZodObject<Record<string, z.ZodType>>).shape : {}
 }
 
-/** Options of our own types: options named like a field, and options named by the type. */
+/**
+ * Returns the options of a type of Breakwater: options with the name of a field, and options that the type declares.
+ */
 function ownOptions(type: FaultType<unknown>): FaultOptions {
   const shape = shapeOf(type)
   const alike = names.filter((name) => Object.hasOwn(shape, name)).map((name) => [name, { sets: name }])
@@ -67,7 +72,7 @@ function given(values: Values, bare: 'ms' | 's'): Partial<OptionValues> {
   const status = numberOf(values, 'status')
   const fields = textOf(values, 'fields')
   return {
-    // Milliseconds in both formats: mcp-chaos-monkey gives all other times in seconds.
+    // A plain number for --delay is milliseconds in both formats; mcp-chaos-monkey has its other times in seconds.
     ...(delay === undefined ? {} : { delay: durationOf('delay', delay) }),
     ...(retryAfter === undefined ? {} : { retryAfter: durationOf('retry-after', retryAfter, { bare }) }),
     ...(status === undefined ? {} : { status }),
@@ -145,15 +150,15 @@ function extra(values: Values): Config {
 
 interface Injected {
   readonly name: string
-  /** As in a plan, even if the command line named a type of mcp-chaos-monkey. */
+  /** The name of the type in plans, even if the user gave a type of mcp-chaos-monkey. */
   readonly type: string
   readonly durationMs: number
   readonly note?: string
-  /** Parts of the fault without effect at present. */
+  /** Warnings about parts of the fault that have no effect at present. */
   readonly warnings?: readonly string[]
 }
 
-/** The options by their words in the usage. */
+/** The options of `breakwater chaos inject`, by their spelling on the command line. */
 const options = {
   duration: { kind: 'text', value: 'DURATION', about: 'lifetime of the fault (default: 15m)' },
   rate: { kind: 'number', max: 1, value: 'RATE', about: 'share of the calls (default: 1)' },
@@ -182,7 +187,7 @@ const SPARES_ALL = /^allowWrites: (hits no tool call: .*)$/
 const WAYS_OUT =
   'give --allow-writes, or set "trusted: true" for the server or "effect: read_only" for the tool'
 
-/** Returns notes and warnings about an injection, in words of this command's options. */
+/** Returns the notes and warnings about an injection. The texts name the options of this command. */
 function notesOn({ note, warnings = [] }: Injected): readonly string[] {
   const sparesAll = warnings.some((warning) => SPARES_ALL.test(warning))
   const told = warnings.map((warning) => warning.replace(SPARES_ALL, `$1; ${WAYS_OUT}`))

@@ -18,7 +18,7 @@ import { type Command, type Given, paintOf, textOf } from '../../shared/control-
 import { table } from '../../shared/table.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** Most differences printed in detail. */
+/** Maximum number of differences printed in detail. */
 const MAX_PRINTED = 50
 
 /** `replay --plan FILE --journal FILE`: checks a journal, and repeats its recorded decisions. */
@@ -49,8 +49,8 @@ interface Journal {
 }
 
 /**
- * Reads the files of a journal, oldest first; each file has to continue the previous file. Without the key nothing else
- * is checked. Rejects with an `UnusableInput`.
+ * Reads the files of a journal, oldest first. Checks that each file continues the previous file; with the key, also
+ * checks the hash chain. Rejects with an `UnusableInput`.
  */
 async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<Journal> {
   const lines: Line[] = []
@@ -64,7 +64,7 @@ async function readJournal(files: readonly string[], stateDir: string | undefine
       throw new UnusableInput(`cannot read ${file}: ${whyUnreadable(error)}`)
     })
     const { header, broken, hashes, ...chain } = readChain(text, key)
-    // A last line cut off by a running or killed process does not spoil the lines before.
+    // A running or killed process may leave an incomplete last line; the lines before it are still usable.
     if (broken !== undefined && !broken.isTorn)
       throw new UnusableInput(`the chain of ${file} is broken: line ${broken.line} ${broken.why}`)
     if (last !== undefined && header?.previous !== last)
@@ -136,7 +136,7 @@ function decideAgain({ seed, faults }: Plan, lines: readonly Line[]): Replayed {
   }
 }
 
-/** Sorts the entries of each process by number, from 1: the first entry is always an operator's act. */
+/** Sorts the entries of each process by `seq`. Each process begins with a control entry whose `seq` is 1. */
 function inOrder(lines: readonly Line[]): readonly Line[] {
   const ordered: Line[][] = [[]]
   for (const line of lines) {
@@ -151,7 +151,7 @@ const numberOf = (line: Line) => ('seq' in line ? line.seq : 0)
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0)
 
-/** Blocks of a whole config. */
+/** A file with one of these top-level keys is a whole config, not a separate plan. */
 const blocks = ['chaos', 'gateway', 'mcpServers', 'servers', 'policies']
 
 /**
@@ -182,7 +182,7 @@ async function readPlanFile(path: string, env: Env): Promise<Plan> {
   throw new UnusableInput(problems.join('\n'))
 }
 
-/** Drops settings of a block `chaos` outside its plan: these settings decide nothing in a replay. */
+/** Returns a block `chaos` without the settings that do not belong to its plan: they have no effect on a replay. */
 function planIn(value: unknown): unknown {
   if (!isObject(value)) return value
   const besides = Object.keys(chaos.unwrap().shape).filter(

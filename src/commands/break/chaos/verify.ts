@@ -8,8 +8,8 @@ import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { type Command, type Given, textOf } from '../../shared/control-command.ts'
 
 /**
- * `verify`: whether entries of a journal were changed, removed, inserted, cut off or never written. Needs the key, but
- * no gateway.
+ * `breakwater chaos verify`: checks that no entry of a journal was changed, removed, inserted, cut off or lost before
+ * writing. Needs the key of the journal, but no running gateway.
  */
 export const verify: Command = {
   options: {

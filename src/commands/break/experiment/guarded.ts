@@ -22,7 +22,7 @@ import { numbered } from '../../../units/numbered.ts'
 /** A guarded run, as in `/admin/experiments`. */
 export type ShownRun = ReturnType<typeof guardedInShort>
 
-/** Whether the gateway's answer is a guarded run. */
+/** Returns true if the gateway's answer is a guarded run. */
 export const isGuarded = (shown: { readonly kind?: string }): shown is ShownRun => shown.kind === 'guarded'
 
 export const stateTones: Readonly<Record<State, Tone>> = {
@@ -88,7 +88,7 @@ function planLines(plan: Plan, width: number): string[] {
   const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
   const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
   return [
-    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; completed before in this shape: ${numbered(completedBefore, 'run')}`}`,
+    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; earlier completed runs of the same plan: ${completedBefore}`}`,
     ...table(['TARGET', 'TOOLS', 'HIT BY FAULTS'], servers, width),
     ...stages.map(
       ({ share, duration, isSkipped }, at) =>
@@ -121,7 +121,10 @@ export const run: Command = {
   },
 }
 
-/** `verify`: whether runs of the journal were changed, removed or inserted. Needs the key, but no gateway. */
+/**
+ * `breakwater experiment verify`: checks that no run in the journal was changed, removed or inserted. Needs the key of
+ * the journal, but no running gateway.
+ */
 export const verify: Command = {
   options: {
     state: { kind: 'text', value: 'FOLDER', about: 'gateway.stateDir' },

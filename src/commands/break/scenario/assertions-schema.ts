@@ -8,7 +8,7 @@ import { duration } from '../../../units/duration.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { measurable } from './measures.ts'
 
-/** Reasons for ending calls, of the mesh and its policies. */
+/** Names of all reasons for which the mesh and its policies end a call. */
 const reasonNames = [
   ...Object.keys(reasons),
   ...Object.values(policies).flatMap((policy) =>
@@ -16,12 +16,12 @@ const reasonNames = [
   ),
 ]
 
-/** Endings of calls other than a good answer, as written in scenarios. */
+/** All errors that a scenario may name: the endings of calls that are not a good answer. */
 const errorNames = [...reasonNames.map(stableCode), 'tool error', 'rpc error']
 
 /**
- * Returns options for a check on a whole map. The check runs only without other issues: a mistyped key is reported
- * alone.
+ * Returns zod options for a check on a whole map. The check runs only if the map has no other issue, so a mistyped key
+ * is reported alone.
  */
 const unlessEmpty = (error: string) => ({
   error,
@@ -164,7 +164,7 @@ export function aftermathOf({ breaker, recovery }: WrittenAssertions): Millis {
 /** Default wait for a recovery, in milliseconds. */
 const LATER_MS: Millis = 30_000
 
-/** Whether any assertion concerns the gateway's counts. */
+/** Returns true if any assertion needs the gateway's counts. */
 export function assertsCounts(written: WrittenAssertions): boolean {
   const { retries, attemptsPerCall, rejections, verdicts, claims: all = [] } = written
   const isClaimed = all.some(({ subject }) => subject === 'retries' || subject === 'attempts_per_call')

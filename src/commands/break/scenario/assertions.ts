@@ -21,10 +21,13 @@ const failed = (measured: string) => passIf(false, measured)
 const passIfEmpty = (names: readonly string[], nothing: string, before = '') =>
   passIf(names.length === 0, names.length === 0 ? nothing : `${before}${names.join(', ')}`)
 
-/** Truncated, not rounded: a value short of a bound must not seem to reach the bound. */
+/** Truncates a number to three decimals. Rounding up could show a value as the bound that it does not reach. */
 const cut = (value: number): string => String(Math.floor(value * 1_000) / 1_000)
 
-/** Asserts a number's bounds; decided when open calls cannot change the judgement. */
+/**
+ * Returns an assertion on the bounds of a number. The verdict is `undecided` while unfinished calls can still change
+ * it.
+ */
 const keeps = (
   name: string,
   bounds: readonly Bound[],
@@ -43,7 +46,7 @@ const keeps = (
   },
 })
 
-/** Asserts a written bound on a number; no assertion without a bound. */
+/** Returns the assertion on a number for a bound of the scenario's file; an empty list without a bound. */
 function bounded(
   what: string,
   written: WrittenBound | undefined,

@@ -1,22 +1,24 @@
 import type { Millis } from '../../../mesh/clock.ts'
 
-/** A call made by the run. Times are on the holder's clock. */
+/**
+ * A call made by the run. In `Evidence`, times count from the arming of the faults; in `Traffic`, they are clock times.
+ */
 export interface OwnCall {
   readonly server: string
   readonly tool: string
-  /** Whether the call went to a target server of the faults. */
+  /** True if the call went to a target server of the faults. */
   readonly isHit: boolean
   readonly startedAt: Millis
-  /** Undefined when given up at the end of the run. */
+  /** Undefined when the call had no answer at the end of the run. */
   readonly endedAt: Millis | undefined
-  /** In a word, such as `result`, `tool error` or `BW_BREAKER_OPEN`. */
+  /** How the call ended, such as `result`, `tool error` or `BW_BREAKER_OPEN`. */
   readonly ending: string
 }
 
 /** Ending of a call with a broken connection: the call may never have reached the gateway. */
 export const UNANSWERED = 'connection broken'
 
-/** Observed non-closed breakers of the hit servers, as `server/tool`. */
+/** One poll of the breakers of the hit servers. `open` has each breaker that is not closed, as `server/tool`. */
 export interface BreakerLook {
   readonly at: Millis
   readonly open: readonly string[]
@@ -28,7 +30,7 @@ export interface Fates {
   readonly surfaced: number
   readonly escaped: number
   readonly notReached: number
-  /** Faults at unfinished calls: each can still get any of the five fates. */
+  /** Faults injected into unfinished calls: each fault can still get any of the five fates. */
   readonly open: number
 }
 
@@ -62,16 +64,17 @@ export interface Evidence {
   readonly endedAt: Millis
 }
 
-/** Fewest calls for a meaningful share or percentile. */
+/** Minimum number of calls for a meaningful share or percentile. */
 export const FEWEST_CALLS = 5
 
 /** Longest duration of a healthy call, in milliseconds: slower tools are not called, and slower calls are not good. */
 export const PROMPT_MS: Millis = 2_000
 
 /**
- * Returns how many of a run's own calls got a good answer, as known at `now`; undefined when too few have ended. Young
- * unfinished calls are left out. From `PROMPT_MS` on, unfinished calls at other servers are not good. At hit servers
- * good answers may take long too: an unfinished call is open once it has taken longer than every good answer.
+ * Returns how many of a run's own calls got a good answer, as known at `now`; undefined when too few have ended. An
+ * unfinished call at a server that is not hit counts as not good once it has taken longer than `PROMPT_MS`. An
+ * unfinished call at a hit server counts as open once it has taken longer than every good answer. All other unfinished
+ * calls are left out.
  */
 export function goodOf(
   calls: readonly OwnCall[],
@@ -92,8 +95,8 @@ export function goodOf(
 export const isGood = ({ ending }: OwnCall): boolean => ending === 'result'
 
 /**
- * Returns the time in which a share of the calls ended; undefined when too few have. An unfinished call counts once it
- * has taken longer than `bound`; before, its side of the bound is unknown.
+ * Returns the time in which a share of the calls ended; undefined when too few have. An unfinished call counts only if
+ * it has already taken longer than `bound`; otherwise it may still end on either side of `bound`.
  */
 export function quantile(
   share: number,
@@ -110,8 +113,8 @@ export function quantile(
 }
 
 /**
- * Returns the calls at hit servers begun during the faults, or during a part of that time, as they stood at the
- * clearing.
+ * Returns the calls at hit servers begun during the faults, or during a part of that time. A call that ended after the
+ * clearing of the faults is returned as unfinished.
  */
 export function callsDuring(
   { calls, faultsEndedAt, clearedAt }: Pick<Evidence, 'calls' | 'faultsEndedAt' | 'clearedAt'>,
@@ -132,7 +135,7 @@ export function callsDuring(
 /** When and for which tool a breaker was first seen open, and how many of the tool's calls had begun by then. */
 export interface Opening {
   readonly tool: string
-  /** Undefined: the breaker stayed closed. */
+  /** Undefined when the breaker stayed closed. */
   readonly at: Millis | undefined
   readonly calls: number
 }
@@ -140,7 +143,9 @@ export interface Opening {
 const OPEN = 'BW_BREAKER_OPEN'
 const keyOf = ({ server, tool }: OwnCall): string => `${server}/${tool}`
 
-/** Every tool called at a hit server or seen with an open breaker, up to the end of the faults. */
+/**
+ * Returns an entry for every tool that was called at a hit server or had an open breaker before the end of the faults.
+ */
 export function openings(evidence: Pick<Evidence, 'calls' | 'breakers' | 'faultsEndedAt'>): Opening[] {
   const { breakers, faultsEndedAt } = evidence
   const calls = (evidence.calls ?? []).filter(({ isHit, startedAt }) => isHit && startedAt < faultsEndedAt)
@@ -161,7 +166,10 @@ export function openings(evidence: Pick<Evidence, 'calls' | 'breakers' | 'faults
   })
 }
 
-/** Time from the end of the faults until all breakers were closed for good; undefined when some are not. */
+/**
+ * Returns the time from the end of the faults until all breakers were closed and stayed closed; undefined when some did
+ * not.
+ */
 export function closedAfter({ calls, breakers, faultsEndedAt }: Evidence): Millis | undefined {
   const later = breakers.filter(({ at }) => at >= faultsEndedAt)
   const lastOpen = later.findLastIndex(({ open }) => open.length > 0)
@@ -176,7 +184,9 @@ export function closedAfter({ calls, breakers, faultsEndedAt }: Evidence): Milli
 /** A server's recovery, by the calls begun after the faults. Times are from the end of the faults. */
 export interface Recovery {
   readonly firstGoodMs: Millis | undefined
-  /** Start of the first call from which on all got good answers; undefined when too few did. */
+  /**
+   * Start of the first call after the last bad answer; undefined when fewer than `stableCount` good answers followed.
+   */
   readonly steadyMs: Millis | undefined
   readonly steady: readonly OwnCall[]
 }
@@ -196,7 +206,10 @@ export function recoveryOf({ calls, faultsEndedAt }: Pick<Evidence, 'calls' | 'f
   }
 }
 
-/** Good answers in a row for a steady state: one from every tool at hit servers. */
+/**
+ * Returns how many good answers in a row prove a steady state: one per called tool of the hit servers, at least
+ * `FEWEST_CALLS`.
+ */
 export function stableCount(calls: readonly OwnCall[]): number {
   return Math.max(FEWEST_CALLS, new Set(calls.filter(({ isHit }) => isHit).map(keyOf)).size)
 }

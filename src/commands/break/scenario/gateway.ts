@@ -10,7 +10,10 @@ import type { Counted as FaultCounted } from '../../run/wrap/report.ts'
 import type { Counted } from './evidence.ts'
 import type { Aimed } from './library.ts'
 
-/** How long faults outlive a killed run, in milliseconds: several looks, because the machine may be busy. */
+/**
+ * How long faults stay armed after a run was killed, in milliseconds. A lease covers several renewals, because a busy
+ * machine may delay one.
+ */
 export const LEASE_MS: Millis = 5_000
 
 /** The gateway refused or did not answer; the message names the remedy. */
@@ -55,7 +58,7 @@ export interface Faults {
   breakers(servers: readonly string[]): Promise<readonly string[]>
   /** Resets the closed breakers of these tools, as `server/tool`. */
   renewBreakers(tools: readonly string[]): Promise<void>
-  /** How long the gateway serves the same metrics, in milliseconds. */
+  /** Resolves to the time for which the gateway caches its metrics, in milliseconds. */
   metricsAge(): Promise<Millis>
   /** Resolves to the counts of these servers' metrics since the gateway's start. */
   counters(servers: readonly string[]): Promise<Counted>
@@ -95,7 +98,7 @@ export function faultsAt(control: Control): Faults {
     async breakers(servers) {
       const listed = await get('/admin/breakers', z.array(knownBreaker))
       return listed.flatMap(({ server, tool = '_other', state }) =>
-        // A gate, for all tools of a lost server, is no breaker.
+        // The tool `*` stands for the gate of a whole server, which is not a breaker.
         servers.includes(server) && tool !== '*' && state !== 'closed' ? [`${server}/${tool}`] : [],
       )
     },
@@ -103,7 +106,7 @@ export function faultsAt(control: Control): Faults {
       const listed = await get('/admin/breakers', z.array(knownBreaker))
       const paths = listed.flatMap(({ set, server, tool, state, manual }) => {
         const isMeant = state === 'closed' && manual !== true && tools.includes(`${server}/${tool}`)
-        // A tool's name may not fit into a URL; its breaker keeps its counts.
+        // The name of a tool may be impossible in a URL; the breaker of this tool is not reset.
         if (!isMeant || LONE_SURROGATE.test(String(tool))) return []
         const [at, of, by] = [server, tool, set].map((part) => encodeURIComponent(String(part)))
         return [`/admin/breakers/${at}/${of}?set=${by}`]
@@ -170,7 +173,7 @@ const chaosState: z.ZodType<ChaosState> = z.looseObject({
 
 const knownServer = z.looseObject({ name: z.string(), state: z.unknown() })
 
-/** In Unicode mode, surrogates match only without their other half. */
+/** With the flag `u`, the pattern matches only a surrogate without its other half. */
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 const knownBreaker = z.looseObject({

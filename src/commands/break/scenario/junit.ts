@@ -23,7 +23,7 @@ function escaped(text: string): string {
 
 type Attributes = Readonly<Record<string, string | number | undefined>>
 
-/** An element; `inside` is XML, a part per line. */
+/** Returns an XML element; each text of `inside` is XML and gets its own line. */
 function element(name: string, attributes: Attributes, inside: readonly string[] = []): string {
   const written = Object.entries(attributes).flatMap(([key, value]) =>
     value === undefined ? [] : [` ${key}="${escaped(String(value))}"`],
@@ -127,7 +127,10 @@ export function junitOf(results: readonly Result[]): string {
   )}\n`
 }
 
-/** Resolves links to their target file; a missing file is fine. */
+/**
+ * Resolves to the file behind a symbolic link, and to true if the report replaces a regular file. The file may be
+ * missing.
+ */
 async function placeOf(path: string): Promise<{ readonly file: string; readonly isReplaced: boolean }> {
   const isMissing = ({ code }: NodeJS.ErrnoException) => code === 'ENOENT'
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
@@ -138,11 +141,11 @@ async function placeOf(path: string): Promise<{ readonly file: string; readonly 
   const link = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (!isMissing(error)) throw error
   })
-  // A dangling link's target is known to the system only.
+  // `realpath` cannot resolve a link to a missing file, so the report is written through the link.
   return { file: path, isReplaced: link === undefined }
 }
 
-/** Resolves to why no report can be written there, or undefined. */
+/** Resolves to the reason why no report can be written to `path`; undefined when it can be written. */
 export async function unwritable(path: string): Promise<string | undefined> {
   try {
     const { file, isReplaced } = await placeOf(path)
@@ -154,8 +157,8 @@ export async function unwritable(path: string): Promise<string | undefined> {
 }
 
 /**
- * Writes the file as a whole or not at all, so readers never see a part. Links stay. Non-regular files, such as pipes,
- * are written directly.
+ * Replaces the file in one step, so readers never see an incomplete report. Symbolic links stay links. Pipes and other
+ * non-regular files are written directly.
  */
 export async function writeJunit(path: string, results: readonly Result[]): Promise<void> {
   const { file, isReplaced } = await placeOf(path)

@@ -22,7 +22,7 @@ import { assertionsSchema, type WrittenCalls } from './assertions-schema.ts'
 /** Placeholder in a fault's `match.server` for the target servers of the run. */
 export const SERVER_PLACEHOLDER = '$server'
 
-/** Most calls per second made by a run. */
+/** Maximum number of calls per second made by a run. */
 export const MAX_RATE = 100
 
 const sentence = z.string().min(1)
@@ -74,7 +74,7 @@ type ReadScenario =
   | { readonly ok: true; readonly scenario: Scenario }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** Scenarios of the package, found from sources and from every build. */
+/** The folder with the scenarios of the package; the path works from the sources and from every build. */
 const libraryFolder = join(
   dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
   'config',
@@ -118,7 +118,7 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
   return { ok: false, problems: (issues.length > 0 ? issues : explain(wrong, about)).map(formatIssue) }
 }
 
-/** A scenario as a plan: faults target any server, and last as long as the run. */
+/** Returns a scenario as a plan: its faults target any server, and last as long as the run. */
 function planned(value: unknown): unknown {
   if (!isPlainMap(value) || !Array.isArray(value.faults)) return value
   const faults = value.faults.map((fault: unknown) => {
@@ -143,7 +143,7 @@ export interface Aimed {
 export interface Aim {
   /** Glob of the servers to hit. */
   readonly server: string
-  /** Whether to hit tools not known to be read-only, whatever the scenario says. */
+  /** True if faults also hit tools not known to be read-only, even if the scenario forbids it. */
   readonly allowWrites: boolean
 }
 
@@ -165,7 +165,10 @@ export function aimed(fault: Readonly<Record<string, unknown>>, { server, allowW
 /** The fields of a fault's `match` needed for aiming. */
 const matchSchema = z.looseObject({ server: z.string().optional() }).default({})
 
-/** Whether a scenario can show its assertions over a transport: every fault has to work there. */
+/**
+ * Returns true if a scenario can run against servers with this transport: every fault of the scenario has to work
+ * there.
+ */
 export function canHit(
   { faults, transports: only }: Pick<Scenario, 'faults' | 'transports'>,
   transport: Transport | undefined,

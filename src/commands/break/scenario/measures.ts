@@ -13,8 +13,8 @@ import {
 } from './evidence.ts'
 
 /**
- * The judgement on an assertion. `undecided`: the run could have decided. `skipped`: the subject of the assertion is
- * absent.
+ * The verdict on an assertion. `undecided`: the run measured too little to decide. `skipped`: the assertion has no
+ * subject, such as other servers.
  */
 export interface Judged {
   readonly verdict: 'pass' | 'fail' | 'undecided' | 'skipped'
@@ -28,7 +28,7 @@ const NO_TRAFFIC = undecided('the run made no calls of its own')
 const TOO_FEW = undecided(`fewer than ${FEWEST_CALLS} of these calls ended`)
 const UNREAD = undecided("the gateway's metrics could not be read, or lack calls")
 
-/** Least and most of a number: unfinished calls may still end well or badly. */
+/** The possible range of a number, because unfinished calls may still end well or badly. */
 interface OpenRange extends Range {
   readonly open: number
 }
@@ -36,12 +36,12 @@ interface OpenRange extends Range {
 export type Part = Parameters<typeof callsDuring>[1]
 
 /**
- * Returns a number of a run, or a judgement when the run has no such number. Unfinished calls count in quantiles once
- * they have taken longer than `limit`, in milliseconds.
+ * Returns a measured number of a run, or a verdict when the run did not measure the number. Unfinished calls count in
+ * quantiles once they have taken longer than `limit`, in milliseconds.
  */
 export type Measure = (evidence: Evidence, limit: Millis, part?: Part) => number | OpenRange | Judged
 
-/** Returns a measure of the run's own calls: undecided without calls. */
+/** Returns a function that measures the run's own calls; its verdict is `undecided` when the run made none. */
 export const withCalls =
   <Found>(of: (evidence: Evidence) => Found) =>
   (evidence: Evidence): Found | Judged =>
@@ -56,7 +56,10 @@ const ofCalls =
         : (of(callsDuring(evidence, part), clearedAt, limit) ?? TOO_FEW),
     )(evidence)
 
-/** Skipped only without other servers: an uncallable other server may have suffered. */
+/**
+ * Returns the verdict when no other server was called: `skipped` if there is none, else `undecided`, because it may
+ * have suffered.
+ */
 function withoutOthers({ others }: Evidence): Judged {
   if (others.length === 0) return { verdict: 'skipped', measured: 'there is no other server' }
   const more = others.length > 5 ? ', …' : ''
@@ -65,7 +68,7 @@ function withoutOthers({ others }: Evidence): Judged {
 
 const durationAt = (share: number) => ofCalls((calls, now, limit) => quantile(share, calls, limit, now))
 
-/** A share of calls, with its range from unfinished calls. */
+/** Returns a measure for a share of calls: a range, because unfinished calls may still end well or badly. */
 const shareOfCalls = (of: (seen: NonNullable<ReturnType<typeof goodOf>>) => number) =>
   ofCalls((calls, now) => {
     const seen = goodOf(calls, now)
@@ -74,7 +77,7 @@ const shareOfCalls = (of: (seen: NonNullable<ReturnType<typeof goodOf>>) => numb
     return { least: of(seen) / all, most: (of(seen) + open) / all, open }
   })
 
-/** A number counted by the gateway; undecided when the metrics could not be read. */
+/** Returns a measure for a number counted by the gateway; `undecided` when the metrics could not be read. */
 export const counted =
   (of: (counted: Counted) => number): Measure =>
   ({ counted: seen }) =>

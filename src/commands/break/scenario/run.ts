@@ -46,7 +46,7 @@ export interface RunParts {
   readonly stop: Cancellation
   /** Called with progress, line by line. */
   readonly say: (line: string) => void
-  /** Shows the state to a watching person; otherwise `say` gets a line now and then. */
+  /** Shows the progress on a terminal. Without a terminal it is absent, and `say` gets a progress line now and then. */
   readonly status?: Output['status']
 }
 
@@ -75,16 +75,19 @@ const LOOK_MS: Millis = 1_000
 
 const LOOKS_A_LINE = 5
 
-/** How long faults outlive their run when nobody clears the faults, in milliseconds. */
+/** Time added to the duration of the run as lifetime of its faults, in milliseconds, in case nobody clears them. */
 const MARGIN_MS: Millis = 30_000
 
-/** Tries to clear a fault, unless the run is stopped. */
+/** Maximum number of attempts to clear a fault; a stopped run makes one attempt. */
 const CLEAR_TRIES = 3
 
-/** Longest wait for open fates after the run's last call, in milliseconds: others' calls may last. */
+/**
+ * Longest wait for the fates of faults after the run's last call, in milliseconds. Calls of other clients may take
+ * long.
+ */
 const FATES_MS: Millis = 2_000
 
-/** Longest cache age of metrics for a run to wait for new metrics, in milliseconds. */
+/** Longest time that a run waits for the gateway's metrics cache to expire, in milliseconds. */
 const MAX_METRICS_AGE_MS: Millis = 10_000
 
 /** Extra observation after the longest allowed recovery, in milliseconds, because late recoveries are measured too. */
@@ -114,12 +117,12 @@ export async function runScenario(
     )
   const unfit = await settled(parts)
   if (unfit.length > 0) parts.say(leftOut(unfit))
-  // A reset here keeps windows and pauses of an earlier run from deciding this run.
+  // Resets the breakers, so counts and open times of an earlier run do not affect this run.
   if (traffic !== undefined && !stop.aborted) await gateway.renewBreakers(traffic.tools)
   const wantsLists = scenario.assert.lists !== undefined
   const listed = wantsLists ? await traffic?.listed() : undefined
   const countedBefore = await counters(scenario, hit, parts)
-  // Breakers already open are not caused by these faults: calls have just succeeded.
+  // The faults did not cause breakers that are already open, so these breakers are ignored later.
   const openBefore = new Set(await gateway.breakers(hit))
   const look = async () => (await gateway.breakers(hit)).filter((key) => !openBefore.has(key))
 
@@ -151,12 +154,12 @@ export async function runScenario(
     await clearAll(faults, parts)
   }
   if (stop.aborted) flaws.push('it was stopped early')
-  // An invalid run needs no more answers, and the gateway may not answer at all.
+  // A stopped run is invalid anyway, and the gateway may not answer any more.
   const after = stop.aborted ? before : await gateway.state()
   if (after.engineErrors > before.engineErrors)
     flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
   if (!stop.aborted) flaws.push(...without(faults, after.mode))
-  // The other faults hit calls, so the run still shows something.
+  // At least one fault hit calls, so the run is valid; the loop reports the faults without a hit.
   if (flaws.length === 0)
     for (const fault of faults)
       for (const why of without([fault], after.mode)) parts.say(`${fault.name}: ${why}`)
@@ -266,7 +269,7 @@ interface Recovering {
   readonly armedAt: Millis
 }
 
-/** Observes after the faults until all is well again, or until no assertion allows more time. */
+/** Polls after the end of the faults until servers and calls have recovered, or until no assertion allows more time. */
 async function watchRecovery(
   { scenario, breakers, seen, faultsEndedAt, armedAt }: Recovering,
   look: () => Promise<readonly string[]>,
@@ -280,7 +283,7 @@ async function watchRecovery(
     const open = await look()
     breakers.push({ at: clock.now(), open })
     const calls = seen()
-    // Twice the good answers of a steady state, so the steady state is no chance.
+    // Waits for twice as many good answers as a steady state needs, so the steady state is not an accident.
     const isSteady =
       calls === undefined || recoveryOf({ calls, faultsEndedAt }).steady.length >= 2 * stableCount(calls)
     if (open.length === 0 && isSteady) return
@@ -290,8 +293,8 @@ async function watchRecovery(
 }
 
 /**
- * Reads current metrics, not cached ones. Undefined when no assertion needs metrics, or when the gateway caches metrics
- * too long.
+ * Reads current metrics, not cached ones. Resolves to undefined when no assertion needs metrics, or when the gateway
+ * caches metrics too long.
  */
 async function counters(
   { assert }: Scenario,
@@ -305,7 +308,10 @@ async function counters(
   return gateway.counters(servers)
 }
 
-/** Fewest calls at hit servers expected in the gateway's counts; at least 1 when only others make calls. */
+/**
+ * Returns the minimum number of calls at hit servers that the gateway must have counted; at least 1, also if only other
+ * clients make calls.
+ */
 function endedCalls(calls: readonly OwnCall[] = []): number {
   const ended = calls.filter(
     ({ isHit, endedAt, ending }) => isHit && endedAt !== undefined && ending !== UNANSWERED,
@@ -314,8 +320,8 @@ function endedCalls(calls: readonly OwnCall[] = []): number {
 }
 
 /**
- * Returns the increase of the counts; undefined when the gateway counted fewer than `calls`, so the counts are no
- * evidence.
+ * Returns the increase of the counts; undefined when the gateway counted fewer than `calls`, so the counts prove
+ * nothing.
  */
 function increaseOver(before: Counted, after: Counted, calls: number): Counted | undefined {
   const counted = increase(before, after)
@@ -352,8 +358,8 @@ function progress(faults: readonly Injected[], leftMs: Millis): string {
 }
 
 /**
- * Clears the faults not yet marked as cleared, and marks them. After a stop, a failed clear is not retried: at a
- * gateway without an answer, the fault ends with its lease.
+ * Clears the faults not yet marked as cleared, and marks them. After a stop, a failed clear is not retried: if the
+ * gateway does not answer, the fault ends with its lease.
  */
 async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
   const left = faults.filter(({ isCleared }) => isCleared !== true)
@@ -392,8 +398,8 @@ const summing = (faults: readonly Pick<Injected, 'counts'>[]) => (count: (counts
   faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
 
 /**
- * Returns the number of calls held at the clearing, if no hit call had ended before; else 0. The natural end of held
- * calls is unknown.
+ * Returns the number of calls that the faults still held when cleared, if no hit call had ended before; else 0. It is
+ * unknown how a held call would have ended.
  */
 function onlyHeld(faults: readonly Injected[]): number {
   const sum = summing(faults.map(({ whenCleared }) => ({ counts: whenCleared })))
@@ -404,7 +410,7 @@ function onlyHeld(faults: readonly Injected[]): number {
 
 function without(faults: readonly Injected[], mode: string): string[] {
   const sum = summing(faults)
-  // The gateway's own requests, such as lists, can be hit as well: such requests are nobody's traffic.
+  // Faults can also hit the gateway's own requests, such as lists; these requests do not count as calls of agents.
   const hits = sum((counts) => counts.hits)
   const held = onlyHeld(faults)
   if (held > 0) return [`no hit call has ended: ${held} were still held when the faults were cleared`]

@@ -16,42 +16,46 @@ import { patiently, steadily, type Within } from '../../../load/timing.ts'
 import { bodyText } from '../../shared/body-text.ts'
 import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
 
-/** Most calls of a run, and most under way at a time, for each kind of servers: further calls wait. */
+/**
+ * Maximum number of calls in a run, and of calls under way at a time, for hit servers and for other servers each.
+ * Further calls wait.
+ */
 const MAX_CALLS = 10_000
 const MAX_IN_FLIGHT = 256
 
-/** Most bytes read of a reply. */
+/** Maximum number of bytes read from a reply. */
 const MAX_REPLY = 8 * 1024 ** 2
 
 /** How long the gateway may take to list tools, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
 /**
- * Most tools tried and called, per server and in all: with more tools each would get too few calls to show anything.
+ * Maximum number of tools that a run calls, per server and in all. With more tools, each tool would get too few calls
+ * to show an effect.
  */
 const TRIED = { ofServer: 16, all: 64 }
 const CALLED = { hit: { ofServer: 8, all: 16 }, others: { ofServer: 4, all: 16 } }
 
 const TRIED_AT_ONCE = 4
 
-/** Fewest calls of the baseline, and its calls per second. */
+/** Minimum number of calls in the baseline before the faults, and its rate in calls per second. */
 const BASELINE_CALLS = 10
 const BASELINE_RATE = 20
 
-/** How long servers may take to be in order before injection, in milliseconds, and how often they are asked. */
+/** Longest wait before the injection until all calls succeed, and the pause between two checks, in milliseconds. */
 const STEADY_MS: Millis = 20_000
 const AGAIN_MS: Millis = 1_000
 
-/** How long open calls may take after the last new call, in milliseconds. */
+/** Longest wait for open calls after the last new call, in milliseconds. */
 const DRAIN_MS: Millis = 5_000
 
-/** Most calls a second at servers not hit. */
+/** Maximum number of calls per second at servers that are not hit. */
 const OTHERS_RATE = 5
 
-/** Most different endings counted separately. */
+/** Maximum number of different endings that are counted separately. */
 const MAX_WORDS = 50
 
-/** Most pages read of a tool list. */
+/** Maximum number of pages read from a tool list. */
 const MAX_PAGES = 100
 
 export interface TrafficOptions {
@@ -86,7 +90,7 @@ export interface TrafficReport {
 /** No traffic is possible; the message names the remedy. */
 export class TrafficError extends Error {}
 
-/** Calls of a kind of servers, at a steady rate independent of the other kind. */
+/** A stream of calls at a steady rate. Hit servers and other servers have a separate lane each. */
 interface Lane {
   readonly isHit: boolean
   targets: readonly Target[]
@@ -196,7 +200,10 @@ export class Traffic {
     }
   }
 
-  /** Leaves out uncallable tools. Resolves to the remaining problem. */
+  /**
+   * Tries every tool once, and leaves out uncallable tools. Resolves to the first problem of the other tools; undefined
+   * without a problem.
+   */
   async #tryOut(unfit: string[], stop: Cancellation): Promise<string | undefined> {
     let problem: string | undefined
     for (const lane of this.#lanes) {
@@ -204,7 +211,7 @@ export class Traffic {
       for (let at = 0; at < lane.targets.length && !stop.aborted; at += TRIED_AT_ONCE) {
         const some = lane.targets.slice(at, at + TRIED_AT_ONCE)
         const endings = await Promise.all(some.map((target) => this.#once(target, `${lane.name}-try`, stop)))
-        // Cancelled calls say nothing about their tools.
+        // A stop cancels the calls, so their endings say nothing about the tools.
         if (stop.aborted) return undefined
         for (const [index, target] of some.entries()) {
           const ending = endings[index] ?? GIVEN_UP
@@ -224,7 +231,7 @@ export class Traffic {
     return problem
   }
 
-  /** Calls the remaining tools at a steady rate. Resolves to the problem. */
+  /** Calls the remaining tools at a steady rate. Resolves to the first problem; undefined when all calls succeed. */
   async #baseline(stop: Cancellation): Promise<string | undefined> {
     const targets = this.#lanes.flatMap((lane) => lane.targets)
     for (let index = 0; index < Math.max(BASELINE_CALLS, targets.length) && !stop.aborted; index++) {
@@ -237,7 +244,7 @@ export class Traffic {
     return undefined
   }
 
-  /** Makes a call outside the run. Resolves to its ending. */
+  /** Makes a call that does not count as a call of the run. Resolves to the ending of the call. */
   #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
     const late = `no answer within ${PROMPT_MS / 1_000} s`
     return patiently({ clock: this.#clock, ms: PROMPT_MS, stop }, (signal) =>
@@ -245,7 +252,7 @@ export class Traffic {
     )
   }
 
-  /** Names of all tools on `/mcp`; undefined when the list does not arrive in time. */
+  /** Resolves to the names of all tools on `/mcp`; undefined when the list does not arrive in time. */
   listed(): Promise<readonly string[] | undefined> {
     const pages = async (signal: AbortSignal) => {
       const names: string[] = []
@@ -292,7 +299,7 @@ export class Traffic {
     this.#endings.set(known, (this.#endings.get(known) ?? 0) + 1)
   }
 
-  /** Resolves to a call's ending; `late` is the word for a cancelled call. */
+  /** Resolves to a call's ending; `late` is the ending of a cancelled call. */
   #ask({ server, tool, args }: Target, intent: string, signal: AbortSignal, late: string): Promise<string> {
     const params = { name: tool, arguments: args }
     const url = `${this.#options.data}/mcp/${server}`
@@ -408,7 +415,7 @@ async function targetsAt(
   }
 }
 
-/** Returns a page of an endpoint's tool list. Rejects, in a few words, when there is no list. */
+/** Returns a page of an endpoint's tool list. Rejects with a short message when there is no list. */
 async function listAt(
   url: string,
   params: Readonly<Record<string, unknown>>,
@@ -432,7 +439,7 @@ function named(pattern: string): (entry: Entry) => boolean {
 /** Deepest nesting of made-up arguments. */
 const MAX_DEPTH = 8
 
-/** Returns the simplest value allowed by a schema's own members; objects get required properties only. */
+/** Returns the simplest value that a JSON schema allows; objects get their required properties only. */
 function exampleOf(schema: unknown, depth = 0): unknown {
   if (!isObject(schema) || depth > MAX_DEPTH) return {}
   const { default: usual, const: only, enum: choices, examples, type, properties, required } = schema
@@ -460,7 +467,10 @@ function exampleOf(schema: unknown, depth = 0): unknown {
 
 const first = (list: unknown): unknown => (Array.isArray(list) ? list[0] : undefined)
 
-/** Sends a request of the modern era, and reads the response. Rejects without a connection or without an end. */
+/**
+ * Sends a request of the modern era, and reads the response. Rejects when the connection fails or the response never
+ * ends.
+ */
 export async function askModern(
   url: string,
   method: string,

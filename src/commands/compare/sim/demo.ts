@@ -46,7 +46,7 @@ ${optionLines(liveOptions)}
 
   Exit codes: 0; 1 when it could not run; 2 for wrong arguments, or when the numbers of --live do not add up.`
 
-/** Most calls of a run: more calls show nothing new, and take minutes. */
+/** Maximum number of calls in a run: more calls show nothing new, and take minutes. */
 const MOST_CALLS = 10_000_000
 
 export function demo(args: readonly string[], out: Output, env: Env): Promise<number> {
@@ -97,7 +97,7 @@ async function run(values: Values<typeof options>, env: Env): Promise<Ran> {
   return { result: { predicted: null, rows }, idle: idleIn(plan, faults, idle) }
 }
 
-/** Errors hitting each attempt independently, as in plans of mcp-chaos. */
+/** Returns a fault that fails each attempt independently with probability `rate`, as in plans of mcp-chaos. */
 function failing(rate: number): readonly Fault[] {
   const [fault] = fromMcpChaos({ faults: [{ type: 'error_injection', rate }] }, { ttl: '1h' }).faults
   return [planned(fault as object)]

@@ -67,7 +67,8 @@ export function sim(args: readonly string[], out: Output, env: Env): Promise<num
 type Asked = Values<typeof options> & { readonly recording: string }
 
 /**
- * Without named policies, the config of the current folder applies. Rejects with `Misuse`, or with an `UnusableInput`.
+ * Returns the checked options. Without an option for policies, the config of the current folder applies. Rejects with
+ * `Misuse`, or with an `UnusableInput`.
  */
 async function asked(values: Values<typeof options>, out: Output): Promise<Asked> {
   const { recording, policies, config } = values

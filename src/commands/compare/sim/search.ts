@@ -202,7 +202,7 @@ function makeOut(folder: string): void {
   }
 }
 
-/** Removes findings of an earlier run, which would look like findings of this run. */
+/** Removes the files of an earlier run, because a reader could take them for findings of this run. */
 async function removeFindings(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (/^finding-\d+\.yaml$/.test(name)) await rm(join(folder, name))
 }
@@ -227,7 +227,10 @@ function toolsOf(text: string | undefined): readonly string[] {
   return tools
 }
 
-/** Fewest failures an objective must allow in all runs of a plan: with fewer, any single failure is an outage. */
+/**
+ * Minimum number of failures that an objective must allow in all runs of a plan. With fewer, a single failure would
+ * count as an outage.
+ */
 const FEWEST_FAILURES = 5
 
 function checkFailures(given: Given, { sli, target }: Slo): void {
@@ -241,7 +244,7 @@ function checkFailures(given: Given, { sli, target }: Slo): void {
     )
 }
 
-/** Returns the options that decide the search, without its length and the use of its result. */
+/** Returns the options that affect the findings of a search, without options for its length and its output. */
 function searchOptionsOf(
   given: Given,
   tools: readonly string[],

@@ -54,7 +54,7 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when it could not run; 2 for wrong arguments.`
 
-/** Most calls of all runs: more calls take over an hour. */
+/** Maximum number of calls in all runs together: more calls would take over an hour. */
 const MOST_CALLS = 500_000_000
 
 export function sweep(args: readonly string[], out: Output, env: Env): Promise<number> {
@@ -75,7 +75,7 @@ async function askedFor(values: Values<typeof options>, env: Env): Promise<Sweep
   const isCount = (count: number) => Number.isInteger(count) && count >= 1 && count <= 1_000
   const fanOuts = numbersOf('fan-outs', values['fan-outs'], isCount, 'whole numbers from 1 to 1000')
   const chosen = await choiceOf(values, env)
-  // Only the default policies get variants without one policy: an author of custom policies decides about variants.
+  // Variants without one policy exist only for the default policies; users write variants of their own policies.
   const all = [none, chosen, ...(chosen === byDefault ? inForce.map(without) : [])]
   const wanted = values.only?.split(',').map((name) => name.trim())
   const strange = wanted?.find((name) => !all.some((choice) => choice.name === name))
@@ -112,7 +112,9 @@ function* written(cells: readonly SweepCell[], options: SweepOptions, format: st
   }
 }
 
-/** A table for the prediction and a table for each policy choice, with a line per rate and a column per fan-out. */
+/**
+ * Yields a table for the prediction and a table for each policy choice, with a line per rate and a column per fan-out.
+ */
 export function* tables(cells: readonly SweepCell[], options: SweepOptions): Generator<string> {
   const { rates, fanOuts, tasks, seeds, choices } = options
   yield `share of ${numbered(tasks, 'task')} with a failure, by errors (lines) and calls a task (columns); mean of ${numbered(seeds, 'seed')}, ± sd where they differ`
@@ -134,7 +136,7 @@ export function* tables(cells: readonly SweepCell[], options: SweepOptions): Gen
     const text = table(measured, name).join('\n')
     told.set(text, [...(told.get(text) ?? []), name])
   }
-  // Policies without an effect here share a table.
+  // Policies with equal results share a table.
   for (const [text, names] of told) {
     yield `\n${names.join(', ')}`
     yield text

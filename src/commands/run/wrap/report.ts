@@ -32,14 +32,14 @@ export function faultLine(counted: Counted, width = 0): string {
   ]
   const open = openFates(counted)
   if (open > 0) counts.push(`still open ${open}`)
-  // Rare counts that are no part of the sum.
+  // These counts are rare and do not belong to the sum above.
   if (resent > 0) counts.push(`sent again ${resent}`)
   if (rejections > 0) counts.push(`rejected while open ${rejections}`)
   if (discovery.injected > 0) counts.push(`own requests of the gateway ${discovery.injected}`)
   return `${name.padEnd(width)}  ${type.padEnd(24)}  ${counts.join(', ')}`
 }
 
-/** Whether a fault hit any call of agents or any request of the gateway itself. */
+/** Returns true if a fault hit any call of agents or any request of the gateway itself. */
 export const hasHit = ({ hits, discovery }: Pick<FaultStatus, 'hits' | 'discovery'>): boolean =>
   hits + discovery.hits > 0
 

@@ -11,7 +11,7 @@ import { demandFaults, demandRules, startOwn } from '../../shared/stage.ts'
 import { exitSoon } from '../exit-soon.ts'
 import { readPlan, WRAPPED } from '../plan-file.ts'
 
-/** Longest message either way, in bytes. */
+/** Longest message in each direction, in bytes. */
 export const MAX_MESSAGE = 16 * 1024 ** 2
 
 /** Marks the gateway as a test gateway on any machine: wrapping a server is an explicit act. */
@@ -20,7 +20,7 @@ const ENVIRONMENT = 'test'
 export interface WrapOptions {
   /** A file with a plan; without a plan, only the policies act. */
   readonly plan: string | undefined
-  /** Whether calls fail when the fault engine fails. */
+  /** True if calls fail when the fault engine fails. */
   readonly strict: boolean
   readonly logLevel: string
   readonly server: Readonly<Record<string, unknown>>
@@ -40,10 +40,10 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
   const warnings = warningsOf(config).map(words)
   if (plan?.chaos.faults.length === 0) warnings.push(`${file} has no faults`)
   for (const warning of warnings) out.stderr(`breakwater: warning: ${warning}`)
-  // Wrapping a server arms the plan, each time anew.
+  // Arms the plan at each start, even if an earlier process had killed its faults.
   const source = { config, path: file ?? WRAPPED, env, log: createLog(logLevel, process.stderr) }
   const gateway = await startOwn(source).catch((error: unknown) => {
-    // Parts created before the failure may keep the process alive.
+    // Sockets or timers created before the failure may keep the process alive.
     exitSoon(1)
     throw error
   })

@@ -2,7 +2,7 @@
 const DOCS = 'docs'
 const ORDERS = 'orders'
 
-/** Faults of servers on a bad day: each fault hits now and then, no fault hits always. */
+/** Faults of servers on a bad day: each fault hits only a share of the calls. */
 const noise = [
   {
     name: 'slow-search',
@@ -29,7 +29,7 @@ const noise = [
     at: 'headers',
     allowWrites: true,
   },
-  // Detectable by schema: a number comes as a text.
+  // The output schema detects this fault: a text replaces a number.
   {
     name: 'stock-as-text',
     type: 'result.drift',
@@ -37,7 +37,7 @@ const noise = [
     match: { server: ORDERS, tool: 'check_stock' },
     operators: [{ op: 'type', path: '/inStock' }],
   },
-  // Undetectable by schema: a number a hundred times too large.
+  // The output schema cannot detect this fault: the number is a hundred times too large.
   {
     name: 'price-in-cents',
     type: 'result.drift',
@@ -47,10 +47,10 @@ const noise = [
   },
 ] as const
 
-/** One server is away, and the process of the other server ends. */
+/** One server refuses connections, and the process of the other server is killed. */
 const outage = [
   { name: 'orders-down', type: 'conn.refused', rate: 1, match: { server: ORDERS }, allowWrites: true },
-  // Only at an agent's call, not at the gateway's own ping.
+  // Hits only agents' calls, not the gateway's own pings.
   {
     name: 'docs-crash',
     type: 'proc.kill',

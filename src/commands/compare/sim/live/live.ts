@@ -16,13 +16,13 @@ import { type DemoStage, MARGIN_MS, openDemo } from './stage.ts'
 import { check, type Known } from './sums.ts'
 import { faultLines, line, type PhaseView, phaseLines, sumOf, table, type View } from './view.ts'
 
-/** Exit code for sums that do not add up. */
+/** Exit code when the counts of gateway, agents and servers do not agree. */
 const WRONG = 2
 
-/** Interval between drawings of the table, in milliseconds. */
+/** Refresh interval of the table, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** Drawings per line where nothing can be drawn in place. */
+/** Number of refreshes per printed line when standard output is no terminal. */
 const LOOKS_A_LINE = 5
 
 /** Longest run, because the faults' own lifetime is limited too. */
@@ -38,7 +38,7 @@ export async function live(values: Values<typeof liveOptions>, out: Output, env:
     const known = await new Run(stage, { durationMs, seed, stop, show }).run()
     return summary(known, { stopped: stop.aborted, show, out })
   }
-  // After a second signal, the process looking after the children ends them.
+  // A second signal ends this process at once; a separate process then ends the child processes.
   return endingInOrder(task, () => process.exit(1))
 }
 
@@ -80,7 +80,9 @@ interface Start {
   readonly tally: Tally
 }
 
-/** Plays the acts in turn. No task is under way between two acts, so each act adds up by itself. */
+/**
+ * Plays the acts in turn. No task is under way between two acts, so the counts of each act must agree by themselves.
+ */
 class Run {
   readonly #stage: DemoStage
   readonly #options: RunOptions
@@ -116,7 +118,7 @@ class Run {
     } finally {
       over.abort('over')
     }
-    // Killed before the last tasks end, so held calls are released.
+    // Kills the faults before the last tasks end, so that calls held by faults continue.
     if (stop.aborted || next?.faults.length === 0) await this.#kill()
     await running
     this.#phases.push(this.#phaseSince(start, await this.#reading()))
@@ -200,7 +202,7 @@ interface Told {
   readonly out: Output
 }
 
-/** Prints the result, and whether the sums add up. Returns the exit code. */
+/** Prints the result, and each count that does not agree with the others. Returns the exit code. */
 function summary(known: Known, { stopped, show, out }: Told): number {
   const { paint } = show
   const { reading, phases, tally, placed, acknowledged } = known

@@ -13,7 +13,7 @@ export type FaultCount = Readonly<Record<FateName | 'injected', number>>
 
 /** Calls or tries, counted as in the recording rules of deploy/prometheus. */
 interface Availability {
-  /** Calls that tell about servers, without rejected calls. */
+  /** Calls whose outcome depends on the servers: no rejected or cancelled calls, and no errors of the caller. */
   readonly eligible: number
   /** Eligible calls with a reply; with a reply not known to be wrong; with an uncheckable reply. */
   readonly returned: number
@@ -38,7 +38,7 @@ export interface Reading {
   readonly discovery: number
 }
 
-/** Outcomes that tell nothing about servers: the caller was wrong or left, or the gateway rejected the call. */
+/** Outcomes that say nothing about servers: the caller made an error or cancelled, or the gateway rejected the call. */
 const ineligible = new Set(['caller_error', 'cancelled', 'rejected'])
 
 export function readingOf(samples: readonly Sample[]): Reading {
@@ -121,6 +121,6 @@ export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
   return mapCount((key) => [...faults.values()].reduce((total, count) => total + count[key], 0))
 }
 
-/** The engine's counts under the metrics' names. */
+/** Returns the counts of the chaos engine under the names that the metrics use. */
 export const countOf = (status: FaultStatus): FaultCount =>
   mapCount((key) => status[key === 'not_reached' ? 'notReached' : key])

@@ -26,7 +26,7 @@ export interface DemoStage {
 
 const ENVIRONMENT = 'staging'
 
-/** How long faults outlive the demo, in milliseconds. */
+/** Time added to the duration of the demo as lifetime of its faults, in milliseconds. */
 export const MARGIN_MS: Millis = 60_000
 
 /**
@@ -34,7 +34,7 @@ export const MARGIN_MS: Millis = 60_000
  */
 export async function openDemo(options: DemoOptions, closing: Closing, env: Env): Promise<DemoStage> {
   const { durationMs, seed, withPolicies } = options
-  // No other variable may influence the demo.
+  // The demo's gateway gets no other environment variables.
   const variables = { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT }
   demandFaults(ENVIRONMENT, variables)
   const { mcpServers, placed, close } = await startShop()
@@ -44,7 +44,7 @@ export async function openDemo(options: DemoOptions, closing: Closing, env: Env)
     mcpServers,
     policies: { defaults: withPolicies ? on : off },
     chaos: { enabled: true, maxTtl: durationMs + MARGIN_MS },
-    // Every look must be current.
+    // The demo polls the metrics, so the gateway must not cache them.
     telemetry: { metrics: { maxAge: 0 } },
   })
   const { url, control } = await openStage(config, { name: 'demo', env: variables, closing })

@@ -33,7 +33,7 @@ export function check(known: Known): { readonly checked: number; readonly wrong:
 
 const fatesOf = (count: FaultCount) => fates.reduce((total, fate) => total + count[fate], 0)
 
-/** The metrics add up, and match the engine's counts. */
+/** Returns the sums that check the metrics of faults against each other and against the engine's counts. */
 function ofFaults({ reading, faults }: Known): readonly Sum[] {
   const sums: Sum[] = []
   for (const status of faults) {
@@ -70,7 +70,7 @@ function compared(
   ]
 }
 
-/** The agents' counts match the gateway's counts. */
+/** Returns the sums that check the agents' counts against the gateway's counts. */
 function ofAgents({ reading, tally }: Known): readonly Sum[] {
   const { right, wrong, flagged, errors } = tally
   return [
@@ -92,7 +92,7 @@ function ofPhases({ phases }: Known): readonly Sum[] {
   ])
 }
 
-/** No order was placed twice, and no acknowledged order is missing. */
+/** Returns the sums that check that no order was placed twice and no acknowledged order is missing. */
 function ofOrders({ acknowledged, placed }: Known): readonly Sum[] {
   const twice = [...placed.values()].filter((times) => times > 1).length
   const missing = acknowledged.filter((ref) => !placed.has(ref)).length

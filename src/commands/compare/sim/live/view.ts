@@ -19,14 +19,14 @@ export interface View {
   readonly phases: readonly PhaseView[]
   readonly reading: Reading
   readonly gates: Gates
-  /** Names of all faults of the demo: a growing table cannot be drawn in place. */
+  /** Names of all faults of the demo. All rows exist from the start, because the table is redrawn in place. */
   readonly faults: readonly string[]
   readonly armed: ReadonlySet<string>
 }
 
 const share = (part: number, whole: number): number | undefined => (whole === 0 ? undefined : part / whole)
 
-/** Rounded down, so only a perfect share looks perfect. */
+/** Formats a share in percent, rounded down, so only a share of exactly 1 is shown as 100 %. */
 const percent = (ratio: number | undefined): string =>
   ratio === undefined ? '-' : `${(Math.floor(ratio * 1_000) / 10).toFixed(1)} %`
 
@@ -46,12 +46,12 @@ export function table(view: View, paint: Paint): readonly string[] {
   ]
 }
 
-/** Lays cells out in columns: the first cell to the left, the others to the right. */
+/** Returns a table row: the first cell is aligned left, the other cells right. */
 function row(first: string, ...others: readonly string[]): string {
   return first.padEnd(7) + others.map((cell) => cell.padStart(12)).join('')
 }
 
-/** Availability as seen by servers and by agents, and the answers known by agents to be right. */
+/** Returns the table of availability at servers and for agents, with the answers that agents know to be right. */
 export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly string[] {
   const lines = phases.map(({ name, reading, tally }) => {
     const { calls, answered, ofServers, ofAgents } = reading
@@ -71,7 +71,7 @@ export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly
   return [paint('aside', head), ...lines]
 }
 
-/** Without policies there is no gate. */
+/** Returns a line with the state of each server's gate; `none` without policies. */
 function gateLines(gates: Gates, paint: Paint): readonly string[] {
   return ['docs', 'orders'].map((server) => {
     const state = gates.get(server)
@@ -96,7 +96,7 @@ function gateInWords(state: string | undefined): string {
 
 const keys = ['injected', ...fates] as const
 
-/** A cell for each of `keys`, as wide as the key's word. */
+/** Returns a row with a cell for each entry of `keys`; each column is as wide as its heading. */
 const faultRow = (name: string, cell: (key: (typeof keys)[number]) => string): string =>
   name.padEnd(15) + keys.map((key) => cell(key).padStart(key.length + 2)).join('')
 
@@ -122,7 +122,7 @@ export function faultLines(
   ]
 }
 
-/** The state in a line, for readers of a log. */
+/** Returns the state in a line, for output that is no terminal. */
 export function line({ title, elapsedMs, phases, reading, gates }: View): string {
   const now = phases.at(-1)
   const { injected, ...ended } = totalOf(reading)
@@ -138,7 +138,7 @@ export function line({ title, elapsedMs, phases, reading, gates }: View): string
   ].join(' | ')
 }
 
-/** The injections as the sum of all fates. */
+/** Returns a text with the number of injections as the sum of all fates. */
 export function sumOf(count: FaultCount): string {
   const { injected, masked, delayed, surfaced, escaped } = count
   return `${injected} = ${masked} masked + ${delayed} delayed + ${surfaced} surfaced + ${escaped} escaped + ${count.not_reached} not reached`
