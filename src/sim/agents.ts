@@ -6,8 +6,8 @@ import { PARTIAL_KEY } from '../protocol/meta.ts'
 import type { Json, SimulatedServer } from './servers.ts'
 
 /**
- * How a task ended. `failed_safely`: the agent knows there is no answer and says so. `failed_silently`: the agent went
- * on with a wrong value, unnoticed.
+ * How a task ended. `failed_safely`: the agent knows there is no answer and says so. `failed_silently`: the agent
+ * continued with a wrong value without noticing.
  */
 export const taskEnds = ['succeeded', 'failed_safely', 'failed_silently'] as const
 export type TaskEnd = (typeof taskEnds)[number]
@@ -18,7 +18,10 @@ export interface Step {
   readonly args: Json
 }
 
-/** An agent's reaction to the outcome of a call: takes a value, asks again, gives the task up, or goes on without a value. */
+/**
+ * An agent's reaction to the outcome of a call: takes the value, calls again, gives up the task, or continues without a
+ * value.
+ */
 export type Reaction = { readonly value: unknown } | 'again' | 'give_up' | 'go_on'
 
 export interface AgentModel {
@@ -27,10 +30,12 @@ export interface AgentModel {
   react(outcome: Outcome, step: Step, tries: number, server: SimulatedServer): Reaction
 }
 
-/** Most calls of a checking agent for a step. */
+/** Maximum number of calls that a checking agent makes for a step. */
 const MOST_TRIES = 3
 
-/** Neither agent knows the true answer: a wrong number in place of a number deceives both. */
+/**
+ * The two kinds of agents. Neither knows the true answer, so a wrong number in place of the right number deceives both.
+ */
 export const agents = {
   naive: {
     about: 'takes any reply without an error as the answer',
@@ -53,8 +58,8 @@ export const agents = {
 export type AgentKind = keyof typeof agents
 
 /**
- * Like a naive agent, but never gives up. For measuring calls: tasks that end early would reduce the calls as failures
- * rise.
+ * An agent like `naive` that makes all its calls even after failures. Studies that measure calls use it, because ended
+ * tasks would make no further calls.
  */
 export const thorough: AgentModel = {
   about: 'makes all its calls, even after failures',
@@ -72,7 +77,7 @@ function resultIn(outcome: Outcome): Json | undefined {
   return isObject(result) && result.isError !== true ? result : undefined
 }
 
-/** Structured content if any, else the text. */
+/** Returns the structured content of a result, or else its content. */
 const valueOf = ({ structuredContent, content }: Json): unknown => structuredContent ?? content
 
 function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, server: SimulatedServer): boolean {
@@ -91,7 +96,7 @@ function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, serve
   )
 }
 
-/** JSON Schema's name for the type of a value. */
+/** Returns the name of a value's type in JSON Schema. */
 const typeOf = (value: unknown): string => (Array.isArray(value) ? 'array' : typeof value)
 
 export function isTrue(

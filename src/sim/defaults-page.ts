@@ -3,10 +3,10 @@ import type { Findings } from './studies/study.ts'
 import { textOf } from './studies/text.ts'
 import { heatMap, standalone } from './pictures.ts'
 
-/** Runs of each cell on the page about the defaults. */
+/** Number of runs per cell on the page about the defaults. */
 export const SEEDS = 2
 
-/** The command that the page shows. */
+/** The command whose output the page shows. */
 export const DEFAULTS = `study defaults --seeds ${SEEDS}`
 
 /** Returns the output of the command. */
@@ -15,7 +15,7 @@ export const defaultsText = (findings: Findings): string =>
     .replace(/[ ]+$/gm, '')
     .trim()
 
-/** Pictures of the page, one per question, by path under `docs`. */
+/** Returns the pictures of the page, by path under `docs`. */
 export const defaultsPictures = (findings: Findings): Readonly<Record<string, string>> => ({
   'defaults/sets.svg': tableMap(findings, 'sets'),
   'defaults/overload.svg': tableMap(findings, 'overload'),
@@ -27,11 +27,11 @@ export const defaultsPictures = (findings: Findings): Readonly<Record<string, st
   }),
 })
 
-/** The darkest colour means two attempts per call. */
+/** The value of the darkest colour: two attempts per call. */
 const TWICE = 2
 
 interface Drawn {
-  /** Default: the table's title. */
+  /** Title of the picture. Default: the title of the table. */
   readonly title?: string
   readonly across?: string
   /** Suffix of the drawn columns' keys; labels omit the suffix. Default: all columns. */

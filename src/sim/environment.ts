@@ -13,8 +13,8 @@ export const serverKind: ServerKind = {
 }
 
 /**
- * Returns the means of faults to affect simulated servers outside calls. Simulated servers answer like HTTP servers of
- * the modern era: they have no process and no session, so faults of processes and sessions are refused.
+ * Returns the operations that faults use on simulated servers outside calls. Simulated servers answer like HTTP servers
+ * of the modern era: they have no process and no session, so faults of processes and sessions are refused.
  */
 export function environmentOf(servers: ReadonlyMap<string, SimulatedServer>, clock: Clock): FaultEnvironment {
   return {

@@ -27,7 +27,7 @@ export interface GatewayOptions {
   /** Seed for draws of servers and policies. */
   readonly seed: Seed
   readonly servers: Readonly<Record<string, ServerModel>>
-  /** As in a parsed config. */
+  /** The policies, as in a parsed config. */
   readonly policies: Config['policies']
   /** Name of the policy set. Default: the policies without a name. */
   readonly set?: string
@@ -35,7 +35,7 @@ export interface GatewayOptions {
   readonly plan?: { readonly seed: Seed; readonly faults: readonly Fault[] }
   readonly onCall?: (call: Call, outcome: Outcome) => void
   readonly onEvent?: (event: MeshEvent) => void
-  /** Whether the journal keeps decisions that spared a call by chance (nearly all decisions). Default: false. */
+  /** True if the journal keeps decisions not to inject a fault by chance (nearly all decisions). Default: false. */
   readonly keepsMisses?: boolean
   /** A layer between all policies and the servers, such as a client library with its own retries. */
   readonly library?: Layer
@@ -59,13 +59,13 @@ export interface Ended {
 }
 
 /**
- * The mesh of a gateway alone: policies and faults compiled as for live traffic, between function callers and model
- * servers.
+ * A gateway without network: policies and faults are compiled as for live traffic. Callers are functions, and servers
+ * are models.
  */
 export class SimulatedGateway {
   readonly servers: ReadonlyMap<string, SimulatedServer>
   readonly mesh: Mesh
-  /** Hits of faults, and reasons why faults could not hit. */
+  /** Records the hits of faults, and the reasons why faults did not hit. */
   readonly journal: Journal
   readonly engine: Engine
   readonly #clock: Clock
@@ -123,7 +123,7 @@ export class SimulatedGateway {
     if (plan !== undefined) this.arm(plan)
   }
 
-  /** Resolves when the schemas of all tools are compiled, as in a gateway with some uptime. */
+  /** Resolves when the schemas of all tools are compiled, as in a gateway that has run for a while. */
   async prepare(): Promise<void> {
     for (const server of this.servers.values())
       for (const { inputSchema, outputSchema } of server.definitions) {
@@ -133,7 +133,7 @@ export class SimulatedGateway {
     while (this.#schemas.counts().waiting > 0) await this.#clock.sleep(1, new Cancellation())
   }
 
-  /** Adds to the armed faults. */
+  /** Arms further faults. */
   arm({ seed, faults }: NonNullable<GatewayOptions['plan']>): void {
     if (this.#armed.size === 0) this.engine.begin()
     this.#armed.change(faults, createKeyedRandom(seed))
@@ -205,7 +205,7 @@ function compileOnce(schema: Json, all: boolean): Check {
   return check
 }
 
-/** The request of a call. The text is built on the first read. */
+/** The request of a call. Its text is built when it is read for the first time. */
 class Request implements Message {
   readonly value: Readonly<Record<string, unknown>>
   #text: string | undefined
@@ -220,7 +220,7 @@ class Request implements Message {
   }
 }
 
-/** A client of the modern era, without a session, for calls where the caller makes no difference. */
+/** The default caller: a client of the modern era, without a session. */
 const agent: Caller = {
   id: 'agent',
   initializeParams: {},
@@ -230,7 +230,7 @@ const agent: Caller = {
   receive: ignore,
 }
 
-/** Replies have bytes for faults to break, and reach the agent in no time. */
+/** The channel to an agent. Faults can change the bytes of replies, and replies arrive without delay. */
 const nowhere: Channel = {
   open: ignore,
   pause: ignore,

@@ -1,10 +1,13 @@
 import type { DecisionEntry } from '../chaos/journal/entry.ts'
 import type { SimulatedGateway } from './gateway.ts'
 
-/** Names of faults without hits, with the reasons in words. */
+/** Names of faults that hit no call, each with the reason. */
 export type IdleFaults = ReadonlyMap<string, string>
 
-/** Returns a gateway's armed faults without hits so far: the calls' outcomes say nothing about these faults. */
+/**
+ * Returns the armed faults of a gateway that have hit no call so far. Outcomes of the calls show nothing about these
+ * faults.
+ */
 export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' | 'journal'>): IdleFaults {
   const idle = faults.filter(({ counts }) => counts.injected === 0)
   if (idle.length === 0) return NONE
@@ -22,7 +25,7 @@ export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' 
 
 const NONE: IdleFaults = new Map()
 
-/** Whether a fault was drawn for a call and then prevented. */
+/** Returns true if a fault was drawn for a call, but was not injected. */
 const wasKept = ({ status, because }: DecisionEntry): boolean =>
   status === 'not_applicable' || because === 'refused' || because === 'write'
 

@@ -13,7 +13,7 @@ const COLORS = [1, 2, 3, 4, 5, 6, 7, 0].map(
 
 const FONT = 'system-ui, sans-serif'
 
-/** Fixed digits, because results must not depend on the machine. */
+/** Formats a number of pixels with one digit, so pictures are equal on every machine. */
 const px = (value: number): string => value.toFixed(1)
 
 function picture(width: number, height: number, label: string, content: Markup): Markup {
@@ -37,19 +37,19 @@ export interface HeatMap {
   readonly rows: readonly string[]
   readonly columns: readonly string[]
   readonly across: string
-  /** At least 0. */
+  /** Returns the value of a cell; at least 0. */
   readonly value: (row: number, column: number) => number
-  /** Value of the reddest cells. Default: 1. */
+  /** The value shown in the reddest colour. Default: 1. */
   readonly most?: number
 }
 
 const CELL = { width: 72, height: 36 }
 
-/** Widest letter of a row's name and least width for the names, in pixels. */
+/** Width of a letter in a row's name, and minimum width of the names, in pixels. */
 const LETTER = 7
 const LEAST_LEFT = 64
 
-/** Numbers as a table of colours: larger is redder. */
+/** Returns a table of coloured cells; larger numbers are redder. */
 export function heatMap({ title, rows, columns, across, value, most = 1 }: HeatMap): Markup {
   const left = Math.max(LEAST_LEFT, 16 + LETTER * Math.max(...rows.map((name) => name.length)))
   const top = 44
@@ -103,7 +103,7 @@ export interface Curves {
 const PLOT = { left: 60, top: 40, width: 460, height: 240 }
 const STEPS = 4
 
-/** Lines with bands over a number; the horizontal axis goes from the first mark to the last. */
+/** Returns a chart of lines with bands. The horizontal axis goes from the first entry of `marks` to the last. */
 export function curves({ title, lines, across, up, most = 1, marks }: Curves): Markup {
   const { left, top, width, height } = PLOT
   const first = marks[0] ?? 0
@@ -144,6 +144,6 @@ ${label(name, { x: left + width + 32, y, anchor: 'start', color: INK })}`
   return picture(left + width + 190, total, title, markup`${names}${grid}${drawn}${legend}`)
 }
 
-/** A picture as a file, on white, because a file has no page style. */
+/** Returns a picture as a file with a white background, because a file has no page style. */
 export const standalone = ({ text }: Markup): string =>
   `${text.replace('>\n', '>\n<rect width="100%" height="100%" fill="#ffffff"/>\n')}\n`

@@ -9,7 +9,10 @@ export interface PolicyChoice {
   readonly set?: string
 }
 
-/** Returns settings as in a config, with all defaults filled in. Throws zod errors. */
+/**
+ * Returns the policies of a config for settings as written, with all defaults filled in. Throws a zod error for invalid
+ * settings.
+ */
 export const policiesOf = (written: object): Config['policies'] =>
   config.parse({ policies: written }).policies
 

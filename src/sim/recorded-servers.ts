@@ -9,26 +9,26 @@ import type { Json, ServerModel, ToolModel } from './servers.ts'
 
 /**
  * Servers whose tools repeat their recorded behaviour. An attempt with a recorded counterpart takes as long and ends
- * the same. Any other attempt draws time and end together from the recorded attempts of the tool:
+ * the same. Any other attempt copies duration and outcome from one recorded attempt of the tool, drawn at random:
  *
- * - From attempts near in time, because servers have bad spells: the nearest 50 in the 30 seconds before and after. If
- *   fewer than 5 attempts began in these 60 seconds, from all attempts of the tool.
- * - A further try begins after an earlier attempt of the same call failed. Further tries draw from further tries, and
- *   others from others, if there are 20 or more: a failed call fails more often. A hedge beginning while all earlier
- *   attempts are under way is no further try.
- * - An attempt ended by the gateway, by a timeout or because nobody waited any more, took at least the recorded time.
- *   The rest is drawn from longer attempts (redistribution to the right, B. Efron, 1967). Without longer attempts, no
- *   answer comes within another minute, and then the connection breaks.
+ * - The draw uses attempts near in time, because servers have bad spells: the nearest 50 in the 30 seconds before and
+ *   after. If fewer than 5 attempts began in these 60 seconds, it uses all attempts of the tool.
+ * - A further try is an attempt that begins after an earlier attempt of the same call failed. Further tries draw only
+ *   from further tries, and first tries only from first tries, if there are at least 20. The reason: a call that failed
+ *   once fails more often. A hedge that begins while all earlier attempts are under way counts as a first try.
+ * - If the gateway ended an attempt, by a timeout or because the caller had left, the true duration is at least the
+ *   recorded time. It is then drawn from longer attempts (redistribution to the right, B. Efron, 1967). If there are no
+ *   longer attempts, the connection breaks after another minute without an answer.
  */
 
-/** Most attempts near in time for a draw. */
+/** Maximum number of attempts near in time for a draw. */
 const NEAREST = 50
 
-/** Longest distance in time, in milliseconds, and least number of near attempts. */
+/** Longest distance in time, in milliseconds, and minimum number of attempts near in time. */
 const WINDOW_MS: Millis = 30_000
 const LEAST_NEAR = 5
 
-/** Least number of further tries, or of others, for a pool of their own. */
+/** Minimum number of further tries, or of first tries, for separate draws. */
 const LEAST_OF_KIND = 20
 
 /** Extra duration of an attempt with unknown end, in milliseconds. */
@@ -38,9 +38,9 @@ interface Seen {
   /** Start, in milliseconds after the recording began. */
   readonly at: Millis
   readonly attempt: RecordedAttempt
-  /** Whether an earlier attempt of the same call failed before the start. */
+  /** True if an earlier attempt of the same call had failed before this attempt began. */
   readonly isFurther: boolean
-  /** Whether the gateway ended the attempt. */
+  /** True if the gateway ended the attempt. */
   readonly isCut: boolean
 }
 
@@ -68,7 +68,7 @@ export class RecordedServers {
   readonly #parts: RecordedServersParts
   readonly #keys = new Map<RecordedCall, number>()
   readonly #ends = new WeakMap<Call, RecordedAttempt>()
-  /** Attempts of each call received by a server. */
+  /** The attempts of each call that a server received. */
   readonly #tries = new WeakMap<CallRecord, Call[]>()
 
   constructor(parts: RecordedServersParts) {
@@ -122,7 +122,7 @@ export class RecordedServers {
     }
   }
 
-  /** Registers an attempt. Returns whether an earlier attempt of the call failed, by itself or ended by the gateway. */
+  /** Registers an attempt. Returns true if an earlier attempt of the call has failed, or was ended by the gateway. */
   #isFurther(call: Call): boolean {
     const before = this.#tries.get(call.record) ?? []
     this.#tries.set(call.record, [...before, call])
@@ -158,11 +158,11 @@ function seenOf(call: RecordedCall): Seen[] {
   }))
 }
 
-/** Whether the call's own server got the attempt. */
+/** Returns true if the server of the call received the attempt. */
 const wasMade = ({ outcome, server }: RecordedAttempt): boolean =>
   outcome !== 'rejected' && server === undefined
 
-/** Whether the gateway ended the attempt, so the real end is unknown. */
+/** Returns true if the gateway ended the attempt, so the outcome at the server is unknown. */
 const isCut = ({ outcome }: RecordedAttempt): boolean => outcome === 'timeout' || outcome === 'cancelled'
 
 /** Attempts for draws, ordered by time and by duration. */
@@ -191,7 +191,7 @@ class Attempts {
   }
 }
 
-/** Lower bound below every duration: an attempt may take 0 ms. */
+/** A lower bound below every duration; 0 would exclude attempts that take 0 ms. */
 const ANY: Millis = -1
 
 class Pool {
@@ -262,7 +262,7 @@ const NOTHING: Json = {}
 const NO_CONTENT = { content: [] }
 const TOLD_ERROR = { content: [], isError: true }
 
-/** Returns an outcome judged by policies like the attempt's outcome. The text is a placeholder. */
+/** Returns an outcome that policies judge in the same way as the recorded outcome. Its text is a placeholder. */
 function outcomeOf(call: Call, attempt: RecordedAttempt): Outcome {
   const { outcome, verdict, reason = '', retryAfterMs, unsent, status, code } = attempt
   if (verdict === undefined || reason !== '') {

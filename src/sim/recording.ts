@@ -22,11 +22,11 @@ export interface Recording {
   /** Header of the newest file. */
   readonly header: RecordingHeader
   readonly calls: readonly RecordedCall[]
-  /** Sentences on gaps in the recording. */
+  /** Sentences about gaps in the recording. */
   readonly notes: readonly string[]
 }
 
-/** Some editors write this before the first line. */
+/** Some editors write a byte order mark before the first line. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Longest line, in bytes: a header names all tools, and longer lines are damage. */
@@ -68,7 +68,7 @@ interface Part {
   isCut: boolean
 }
 
-/** Undefined when the file does not exist. */
+/** Reads one file of a recording. Resolves to undefined when the file does not exist. */
 async function readPart(file: string): Promise<Part | undefined> {
   let part: Part | undefined
   let number = 0

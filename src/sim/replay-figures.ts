@@ -13,7 +13,7 @@ import type { Play } from './replay.ts'
  * each resample all columns have the same tasks, and all replayed columns have plays of the same seed, so differences
  * are paired.
  *
- * If nothing or everything went wrong, all resamples agree, but agreement proves nothing about other runs. A share then
+ * If no call or every call went wrong, all resamples are equal, but this proves nothing about other runs. A share then
  * gets the interval of a proportion of tasks (`whereAllAgree`).
  */
 
@@ -38,7 +38,7 @@ export type Figure = keyof typeof figures
 
 const names = Object.keys(figures) as Figure[]
 
-/** 1 − the confidence of each interval. */
+/** The probability that an interval misses the value: 1 − its confidence. */
 const ALPHA = 0.05
 
 /**
@@ -103,7 +103,7 @@ export function compareColumns(
     const values = resampled.map((values) => values[last]![at]! - values[1]![at]!)
     const isOfAll = [1, last].every((column) => estimates[column]![at] === 0 || estimates[column]![at] === 1)
     if (!isShare(names[at]) || !isOfAll || !allAgree(values)) return percentiles(difference, values)
-    // No task here could make a difference, but other tasks may.
+    // No task of this recording differs, but tasks of other recordings may differ.
     const { high } = whereAllAgree(0, sums[last]![0]!.unitsOf(names[at]), false)
     return {
       estimate: difference,
@@ -117,9 +117,9 @@ export function compareColumns(
 
 interface Units {
   readonly count: number
-  /** By the index of a call. */
+  /** The unit of each call, by index of the call. */
   readonly of: Int32Array
-  /** By unit: true for a task, false for a call that belongs to no task. */
+  /** True if a unit is a task, false if it is a call without a task; by unit. */
   readonly isTask: readonly boolean[]
 }
 
@@ -144,7 +144,7 @@ class PlaySums {
   /** Per unit: calls, valid, eligible and good calls, attempts, retries, and whether a call failed. */
   readonly #sums: Float64Array
   readonly #units: Units
-  /** By reason. */
+  /** Number of rejections per unit, by reason. */
   readonly rejections = new Map<string, Float64Array>()
   /** Durations of valid calls in ascending order, and the unit of each. */
   readonly #durations: Float64Array
@@ -181,7 +181,9 @@ class PlaySums {
     this.#unitOf = Int32Array.from(timed, ({ unit }) => unit)
   }
 
-  /** Returns all figures, then the share of each reason. Each unit counts `weights[unit]` times. */
+  /**
+   * Returns all figures, followed by the share of rejections for each reason. Each unit counts `weights[unit]` times.
+   */
   values(weights: Int32Array, reasons: readonly string[]): number[] {
     const total = new Float64Array(SUMS)
     const ofReasons = new Float64Array(reasons.length)
@@ -209,7 +211,7 @@ class PlaySums {
     ]
   }
 
-  /** Returns the number of units with a counting call for a figure; with any call for `undefined`. */
+  /** Returns the number of units with a call that counts for a figure; for `undefined`, every call counts. */
   unitsOf(figure: Figure | undefined): number {
     const counts = (unit: number) => {
       if (figure === 'blastRadius') return this.#units.isTask[unit] === true
@@ -261,7 +263,7 @@ function meanOf(values: readonly (readonly number[])[]): number[] {
   return values[0]!.map((_, at) => values.reduce((sum, one) => sum + one[at]!, 0) / values.length)
 }
 
-/** Whether a figure is a share, in [0, 1]. `undefined` stands for a rejection. */
+/** Returns true if a figure is a share in [0, 1]. `undefined` stands for a rejection. */
 const isShare = (figure: Figure | undefined): boolean =>
   figure === undefined || figures[figure].unit === 'points'
 
@@ -282,7 +284,7 @@ function whereAllAgree(estimate: number, units: number, isPredicted: boolean): I
 
 const MOST_EXCEPTIONS = Math.ceil(Math.log2(2 / ALPHA)) - 1
 
-/** Largest possible value of a figure. Infinity for a rejection, because a call may have several. */
+/** Returns the largest possible value of a figure; infinity for rejections, because a call may have several. */
 const mostOf = (figure: Figure | undefined): number =>
   figure !== undefined && figures[figure].unit === 'points' ? 1 : Infinity
 

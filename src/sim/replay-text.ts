@@ -8,7 +8,7 @@ export interface ReplayReport extends Comparison {
   readonly file: string
   /** ISO 8601. */
   readonly startedAt: string
-  /** From the first call to the last, in milliseconds. */
+  /** Time from the first call to the last call, in milliseconds. */
   readonly ranMs: number
   readonly calls: number
   readonly tasks: number
@@ -17,7 +17,7 @@ export interface ReplayReport extends Comparison {
   readonly seed: number
   /** Share of the attempts drawn without a recorded counterpart, by the policies' name. */
   readonly drawn: Readonly<Record<string, number>>
-  /** Facts about the recording and the policies for the reader. */
+  /** Notes for the reader about the recording and the policies. */
   readonly notes: readonly string[]
   /** Questions that a replay cannot answer. */
   readonly limits: readonly string[]

@@ -19,7 +19,7 @@ export interface PlayedCall {
   /** Start, in milliseconds after the recording began. */
   readonly at: Millis
   readonly result: Result
-  /** Whether the call went wrong for the agent. */
+  /** True if the call went wrong for the agent. */
   readonly isWrong: boolean
   readonly tookMs: Millis
   readonly attempts: number
@@ -29,11 +29,11 @@ export interface PlayedCall {
 }
 
 export interface Play {
-  /** By the index of the recorded call. */
+  /** The played calls, by index of the recorded call. */
   readonly calls: readonly PlayedCall[]
   /** Share of the attempts drawn without a recorded counterpart. */
   readonly drawn: number
-  /** Added faults without a hit. */
+  /** Added faults that hit no call. */
   readonly idle: IdleFaults
 }
 
@@ -61,7 +61,7 @@ export function playOf({ calls }: Recording): Play {
 export interface ReplayOptions {
   readonly choice: PolicyChoice
   readonly seed: Seed
-  /** Armed during the whole recording. */
+  /** Faults that are armed during the whole replay. */
   readonly faults?: readonly Fault[]
   readonly onCall?: () => void
 }
@@ -148,8 +148,9 @@ export async function replay(
 const endOf = ({ at, tookMs }: RecordedCall): Millis => at + tookMs
 
 /**
- * For each call, returns the index of the call of its task that ended last before the start: the agent acted upon its
- * outcome. Undefined when no call had ended. The calls must be in order of their start.
+ * Returns for each call the index of its predecessor: the call of the same task that ended last before it began.
+ * Undefined when no call had ended. An agent reacts to the outcome of the predecessor. The calls must be in order of
+ * their start.
  */
 function predecessors(calls: readonly RecordedCall[]): (number | undefined)[] {
   const byTask = new Map<string, number[]>()

@@ -13,17 +13,17 @@ export interface Run {
   readonly seed: Seed
   readonly servers: Readonly<Record<string, ServerModel>>
   readonly choice: PolicyChoice
-  /** Armed when the schemas of all tools are compiled. */
+  /** Faults of the run; they are armed after the schemas of all tools are compiled. */
   readonly faults: readonly Fault[]
   readonly workload: Workload
   /** Called when a call is over, `ms` after the start. */
   readonly onCall?: (call: Call, outcome: Outcome, ms: Millis) => void
 }
 
-/** Runs all tasks, on a new clock and with a new gateway, and counts. */
+/** Runs all tasks on a new clock with a new gateway. Resolves to the counts. */
 export const simulate = async (run: Run): Promise<Tally> => (await simulated(run)).tally
 
-/** Like `simulate`, with the gateway's final state and the duration in virtual time. */
+/** Runs all tasks like `simulate`. Also resolves to the gateway's final state and the duration in virtual time. */
 export async function simulated({ seed, servers, choice, faults, workload, onCall }: Run): Promise<{
   readonly tally: Tally
   readonly gateway: SimulatedGateway

@@ -3,7 +3,7 @@ import { faultSchema } from '../chaos/plan/schema.ts'
 import type { Step } from './agents.ts'
 import type { Json, ServerModel, ToolModel } from './servers.ts'
 
-/** Tools that the agents of `demo`, `sweep` and most studies call: tools that look things up, and change nothing. */
+/** Tools that the agents of `demo`, `sweep` and most studies call. All of them only read. */
 const TOOLS = ['get_metrics', 'get_logs', 'get_traces', 'describe_service', 'check_dependency']
 const SERVER = 'demo'
 
@@ -12,9 +12,9 @@ export const CALL_MS = 20
 
 const SERVICES = 97
 
-/** Returns a tool for a service's number, always with the same answer. */
+/** Returns a tool that answers with a service's number, which never changes. */
 export function lookup(tool: string): ToolModel {
-  // The same answer is the same object each time.
+  // Caches each answer, so equal calls get the same object.
   const answers = new Map<unknown, Json>()
   return {
     tookMs: () => CALL_MS,
@@ -39,10 +39,13 @@ export function lookup(tool: string): ToolModel {
   }
 }
 
-/** Most items in a list tool's answer. */
+/** Maximum number of items in the answer of a `listing` tool. */
 const MOST_ITEMS = 12
 
-/** Returns a tool for a service's number, its underlying list, the list's length and the measuring time. */
+/**
+ * Returns a tool that answers with a service's number, a list of items, the length of the list, and the time of the
+ * measurement.
+ */
 export function listing(tool: string): ToolModel {
   const { answer, outputSchema, ...plain } = lookup(tool)
   const { properties, required } = outputSchema as { properties: object; required: readonly string[] }
@@ -82,7 +85,10 @@ export interface Scene {
   readonly stepsOf: (task: number) => readonly Step[]
 }
 
-/** Returns tasks of `fanOut` calls, tools in turn. `tools`: as `server/tool`; `model`: each tool's behaviour. */
+/**
+ * Returns servers, and tasks of `fanOut` calls that use the tools in turn. `tools` has names as `server/tool`; `model`
+ * makes each tool.
+ */
 export function sceneOf(
   fanOut: number,
   tools: readonly string[] = TOOLS.map((tool) => `${SERVER}/${tool}`),
@@ -92,7 +98,7 @@ export function sceneOf(
     const at = key.indexOf('/')
     return { server: key.slice(0, at), tool: key.slice(at + 1) }
   })
-  // Names are arbitrary, and may be `constructor`.
+  // A map, because a server may be called `constructor`.
   const byServer = new Map<string, [string, ToolModel][]>()
   for (const { server, tool } of targets)
     byServer.set(server, [...(byServer.get(server) ?? []), [tool, model(tool)]])
@@ -120,7 +126,7 @@ export const independentErrors = (rate: number): Fault =>
 
 const schema = faultSchema()
 
-/** Most calls held by a simulated fault at a time. */
+/** Maximum number of calls held by a simulated fault at a time. */
 const MOST_HELD = 10_000
 
 /** Returns a fault as in a plan, armed for the whole simulation. */
@@ -129,7 +135,7 @@ export const planned = (written: object): Fault => ({
   ttl: Infinity,
 })
 
-/** Returns the tools named by a plan's faults, and some others; the usual tools when the plan names none. */
+/** Returns the tools that a plan's faults name, and some other tools; the default tools when the plan names none. */
 export function toolsAimedAt(faults: readonly Fault[]): readonly string[] {
   const aimed = faults.map(({ match = {} }) => ({ server: nameIn(match.server), tool: nameIn(match.tool) }))
   const servers = new Set(aimed.flatMap(({ server }) => server ?? []))

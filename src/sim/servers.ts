@@ -26,12 +26,12 @@ export interface ToolModel {
   readonly outputSchema?: Json
   /** Returns the error of a run that fails without a fault; undefined for a good run. */
   readonly fails?: (call: Call, now: Millis) => GatewayError | undefined
-  /** Returns the outcome of a run with a known end, and overrides `answer` and `fails`. */
+  /** Returns the outcome of a run. If present, it replaces `answer` and `fails`. */
   readonly ends?: (call: Call) => Outcome
 }
 
 /**
- * State of a replica:
+ * The state of a replica:
  *
  * - `away`: connections are refused.
  * - `resets`: takes requests and breaks the connection.
@@ -54,24 +54,24 @@ export type ErrorForm = 'internal_error' | 'invalid_params' | 'tool_error'
 export interface ServerModel {
   /** Number of endpoints. Default: 1. */
   readonly replicas?: number
-  /** Returns a replica's state when a request comes. Default: always well. */
+  /** Returns the state of a replica when a request arrives. Default: always `well`. */
   readonly condition?: (replica: number, now: Millis, call?: Call) => Condition
   readonly tools: Readonly<Record<string, ToolModel>>
-  /** Most runs at a time; further runs queue. Default: any number. */
+  /** Maximum number of runs at a time; further runs queue. Default: no limit. */
   readonly pool?: number
-  /** Whether a run given up by the gateway continues in the pool to its end. Default: false. */
+  /** True if a run continues to its end in the pool after the gateway has given it up. Default: false. */
   readonly runsOn?: boolean
 }
 
 /** Keyed random: equal texts give the same number in [0, 1). */
 export type Draw = (key: string, purpose: string) => number
 
-/** A server behind the mesh's innermost layer: tools take time on a clock and have no wire. */
+/** A simulated server: its tools take time on a clock, and calls reach it without a network. */
 export class SimulatedServer implements ServerFacts {
   readonly endpoints: readonly string[]
   readonly mayMove = true
   runs = 0
-  /** Runs abandoned before their end, and the time they continued in vain, in milliseconds. */
+  /** Number of runs whose caller had given up, and the time for which they continued, in milliseconds. */
   readonly unwanted = { runs: 0, ms: 0 }
   readonly #model: ServerModel
   readonly #clock: Clock
@@ -80,11 +80,14 @@ export class SimulatedServer implements ServerFacts {
   /** Runs queued for the pool, in order of arrival. */
   readonly #line = new Set<() => void>()
   readonly #reachability: Reachability
-  /** By replica, functions to end the calls under way when a connection breaks. */
+  /** For each replica, the functions that end its calls under way when the connections break. */
   readonly #connections: Set<() => void>[]
   #pool: number
   #busy = 0
-  /** The replica of each caller's session, and of the next new session. The gateway's own session is with replica 0. */
+  /**
+   * The replica of each caller's session. `#next` chooses the replica of the next new session; the gateway's own
+   * session is with replica 0.
+   */
   readonly #homes = new WeakMap<Caller, number>()
   #next = 1
 
@@ -111,12 +114,12 @@ export class SimulatedServer implements ServerFacts {
     )
   }
 
-  /** Simulated calls have no fallback, so no other tool is offered. */
+  /** Returns false for every tool: simulated calls have no fallback, so nothing asks for other tools. */
   offers(): boolean {
     return false
   }
 
-  /** Runs under way, and queued runs. */
+  /** Returns the number of runs under way, and of queued runs. */
   get load(): { readonly busy: number; readonly waiting: number } {
     return { busy: this.#busy, waiting: this.#line.size }
   }
@@ -139,7 +142,7 @@ export class SimulatedServer implements ServerFacts {
     return this.#model.tools[tool]?.effect ?? 'read_only'
   }
 
-  /** Whether a result is this tool's unchanged answer to this very arguments object, and thus true. */
+  /** Returns true if a result is the tool's unchanged answer to this arguments object, so the answer is right. */
   answered(result: CallResult, tool: string, args: Json): boolean {
     return result instanceof TrueAnswer && result.args === args && result.tool === this.#model.tools[tool]
   }
@@ -239,7 +242,7 @@ export class SimulatedServer implements ServerFacts {
     }
   }
 
-  /** Each attempt has its own draws, independent of other calls to the server. */
+  /** Returns random numbers for an attempt. They do not depend on other calls to the server. */
   #drawOf(call: Call) {
     return (purpose: string) => this.#draw(`${call.caller.id}/${String(call.id)}/${call.attempt}`, purpose)
   }
@@ -376,7 +379,7 @@ const ANYTHING: Json = { type: 'object' }
 const NONE: Json = {}
 const nothing = () => undefined
 
-/** The unchanged answer of a tool. The text is built on the first read, because most paths never read the text. */
+/** The unchanged answer of a tool. Its text is built when it is read for the first time, because it is rarely read. */
 class TrueAnswer implements CallResult {
   readonly status = 200
   readonly tool: ToolModel

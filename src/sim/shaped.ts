@@ -5,16 +5,19 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { WireShape } from '../mesh/wire-shape.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 
-/** Resolves to the outcome of a reply with bytes shaped by faults. Time and end are simulated, without bytes. */
+/**
+ * Resolves to the outcome of a reply whose bytes faults delay, change or cut. Simulates only the duration and the end
+ * of the reply, not the bytes.
+ */
 export async function shaped(clock: Clock, call: Call, outcome: Outcome): Promise<Outcome> {
   let came = outcome
-  // The innermost fault gets the server's bytes first.
+  // The innermost fault acts on the reply first.
   const shapes = call.wire?.shapes?.toReversed() ?? []
   for (const shape of shapes) {
     came = await shapedBy(shape, clock, call, came)
     shape.over?.()
   }
-  // Other faults do not tell JSON from other bytes.
+  // The other faults act on any bytes, so a reply becomes invalid JSON only after all faults.
   const isGarbled = shapes.some(({ incident, done }) => incident?.kind === 'garble' && done.hasHappened)
   return came.kind === 'answered' && isGarbled ? NO_RESPONSE : came
 }
@@ -46,7 +49,7 @@ async function shapedBy(shape: WireShape, clock: Clock, call: Call, outcome: Out
   }
 }
 
-/** Returns the error of a transport for a broken connection, in the transport's words. */
+/** Returns the error that the HTTP transport gives for a broken connection. */
 const ended = (code: string) => transportError({ code, message: '', name: 'Error' }, true)
 const WAS_RESET = ended('ECONNRESET')
 const WAS_CLOSED = ended('UND_ERR_SOCKET')
@@ -57,7 +60,10 @@ const NO_RESPONSE: Outcome = {
   }),
 }
 
-/** Holds a reply back; false when the call or the fault ends earlier. */
+/**
+ * Holds a reply back for `ms` milliseconds. Ends early when the fault or the call ends; resolves to false if the call
+ * has ended.
+ */
 async function held(shape: WireShape, clock: Clock, call: Call, ms: Millis): Promise<boolean> {
   const over = new Cancellation()
   const end = () => over.abort(undefined)

@@ -14,10 +14,10 @@ export function deviation(values: readonly number[]): number {
 export const standardError = (values: readonly number[]): number =>
   deviation(values) / Math.sqrt(values.length)
 
-/** Whether all values of a sample are equal: the standard error is then unknown, not 0. */
+/** Returns true if all values of a sample are equal. The standard error is then unknown, not 0. */
 export const isConstant = (values: readonly number[]): boolean => values.every((value) => value === values[0])
 
-/** Mean over runs with standard error; for equal values, the value and the number of runs. */
+/** Returns the mean over runs with its standard error as text; for equal values, the value and the number of runs. */
 export function meanInWords(values: readonly number[], inWords: (value: number) => string): string {
   const middle = inWords(mean(values))
   if (values.length === 1) return `${middle} in the only run`
@@ -26,11 +26,11 @@ export function meanInWords(values: readonly number[], inWords: (value: number) 
     : `${middle} ± ${inWords(standardError(values))}`
 }
 
-/** Whether the mean differs from 0 by more than twice the standard error; false for a single difference. */
+/** Returns true if the mean differs from 0 by more than twice its standard error; false for a single difference. */
 export const isClear = (differences: readonly number[]): boolean =>
   differences.length > 1 && Math.abs(mean(differences)) > 2 * standardError(differences)
 
-/** Smallest value not exceeded by a share `p` of all values; NaN for no values. */
+/** Returns the smallest value that a share `p` of all values does not exceed; NaN without values. */
 export function quantile(values: readonly number[], p: number): number {
   const sorted = Float64Array.from(values).sort()
   return sorted[Math.max(0, Math.ceil(p * sorted.length) - 1)] ?? NaN

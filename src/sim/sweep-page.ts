@@ -29,7 +29,10 @@ export function radiusMap(
   })
 }
 
-/** Blast radius as a line per rate, with a band of one standard deviation; dashed: the prediction. */
+/**
+ * Returns a chart of the blast radius: a line per rate, with a band of one standard deviation. The dashed lines are the
+ * prediction.
+ */
 export function radiusCurves(
   cells: readonly SweepCell[],
   policies: string,
@@ -53,7 +56,7 @@ export function radiusCurves(
   })
 }
 
-/** A self-contained page that loads nothing. */
+/** Returns a self-contained page that loads no other files. */
 export function sweepPage(cells: readonly SweepCell[], options: SweepOptions): string {
   const { tasks, seeds, seed, choices } = options
   const section = (policies: string) => markup`<h2>${policies === 'none' ? 'No policies' : policies}</h2>

@@ -26,7 +26,7 @@ export interface SweepCell {
   readonly sd: number | null
 }
 
-/** Measures every cell, policies by policies, and calls `onCell` after each. */
+/** Measures every cell, one policy choice after the other, and calls `onCell` after each cell. */
 export async function sweep(
   { rates, fanOuts, tasks, seeds, seed: first, choices }: SweepOptions,
   onCell: (cell: SweepCell) => void = () => undefined,

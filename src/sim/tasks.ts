@@ -7,14 +7,14 @@ import type { SimulatedGateway } from './gateway.ts'
 
 export interface Workload {
   readonly tasks: number
-  /** Calls of a task, in order; none is made after the agent gave up. */
+  /** Returns the calls of a task, in order. The agent makes no further calls after it gave up. */
   readonly stepsOf: (task: number) => readonly Step[]
   readonly agent: AgentModel
-  /** Concurrent tasks. Default: 1, so the number of calls under way has no effect. */
+  /** Number of concurrent tasks. Default: 1. */
   readonly concurrency?: number
-  /** Earliest start of a task, in milliseconds after the run's start. Default: 0. */
+  /** Returns the earliest start of a task, in milliseconds after the run's start. Default: 0. */
   readonly beginsAt?: (task: number) => Millis
-  /** Least duration of a step, in milliseconds: reading an error takes as long as reading an answer. Default: 0. */
+  /** Minimum duration of a step, in milliseconds, for an error as well as for an answer. Default: 0. */
   readonly stepMs?: Millis
   readonly onTask?: (task: number, end: TaskEnd) => void
 }
@@ -23,7 +23,7 @@ export interface Workload {
 export interface Tally extends CallCounts {
   tasks: number
   attempts: number
-  /** Wrong calls that looked right: the answer misleads an agent. */
+  /** Calls with a wrong answer that looks right, so it misleads an agent. */
   misled: number
   /** Tasks with a wrong or misled call. */
   failedTasks: number
@@ -50,7 +50,7 @@ export interface Slis {
   readonly tcsr: number
   /** Effective tool availability: `tcsr` without calls rejected by the gateway. */
   readonly eta: number
-  /** Share of uncheckable replies, which count as good. */
+  /** Share of replies that could not be checked; they count as good. */
   readonly unchecked: number
   readonly blastRadius: number
 }
@@ -75,7 +75,7 @@ export function slisOf({
   }
 }
 
-/** Counts a finished call; true when the call went wrong. */
+/** Counts a finished call. Returns true when the call went wrong. */
 export function countCall(tally: Tally, { record }: Pick<Call, 'record'>, outcome: Outcome): boolean {
   tally.attempts += record.attempts
   return countIn(tally, outcome, record)
@@ -135,7 +135,7 @@ export async function runTasks(
 }
 
 /**
- * Share of tasks with a failed call, for `calls` calls per task failing independently with this probability: 1 − (1 −
- * p)ⁿ.
+ * Returns the share of tasks with a failed call, if each of `calls` calls per task fails independently with this
+ * probability: 1 − (1 − p)ⁿ.
  */
 export const predictedRadius = (probability: number, calls: number): number => 1 - (1 - probability) ** calls

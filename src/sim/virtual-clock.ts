@@ -3,21 +3,21 @@ import type { Signal } from '../mesh/cancel.ts'
 
 interface Timer {
   readonly at: Millis
-  /** Timers of the same instant run in the order of setting. */
+  /** Sequence number of the timer. Timers of the same instant run in this order. */
   readonly order: number
-  /** Undefined after running or cancelling. */
+  /** The task; undefined after it has run or was cancelled. */
   task: (() => void) | undefined
 }
 
-/** Timers run per turn of the event loop: showing progress needs a turn now and then. */
+/** Maximum number of timers run per turn of the event loop. Progress is shown between two turns. */
 const PER_TURN = 20_000
 
-/** Cancelled timers are removed when there are at least this many, and more than active timers. */
+/** Cancelled timers are removed when there are at least this many, and more of them than active timers. */
 const MANY = 256
 
 /**
- * A clock whose time passes only when the present instant has no work left: a timer's effects, with all dependent
- * promises, finish before the next timer is due. An hour takes only the time of its events, and every run is the same.
+ * A clock whose time advances only when no work is left at the current time. All promises that depend on a timer settle
+ * before the next timer runs. An hour takes only the time of its events, and every run is the same.
  */
 export class VirtualClock implements Clock {
   readonly isReal = false
@@ -32,7 +32,7 @@ export class VirtualClock implements Clock {
     this.#epoch = epoch
   }
 
-  /** Timers set; cancelled timers count until removed or due. */
+  /** Number of timers, including cancelled timers that are not yet removed. */
   get pending(): number {
     return this.#timers.length
   }
@@ -58,8 +58,8 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Lets time pass until `work` settles, and settles with the same result. Rejects when nothing is left to settle
-   * `work`. Remaining timers stay set.
+   * Advances the time until `work` settles, and settles with the same result. Rejects when no timer is left and `work`
+   * has not settled. Other timers stay set.
    */
   run<Result>(work: Promise<Result>): Promise<Result> {
     return new Promise((resolve, reject) => {
@@ -77,7 +77,7 @@ export class VirtualClock implements Clock {
         if (++steps % PER_TURN > 0) void SETTLED.then(whenIdle)
         else void nextTurn().then(whenIdle)
       }
-      // Node runs ticks when no promise can continue.
+      // Node runs `nextTick` callbacks only when no promise can continue.
       const whenIdle = () => process.nextTick(step)
       void SETTLED.then(whenIdle)
     })
@@ -87,7 +87,7 @@ export class VirtualClock implements Clock {
     if (timer.task === undefined) return
     timer.task = undefined
     if (++this.#takenBack < MANY || 2 * this.#takenBack < this.#timers.length) return
-    // A sorted list is a heap.
+    // The list is sorted, and a sorted list is a valid heap.
     this.#timers = this.#timers
       .filter(({ task }) => task !== undefined)
       .sort((a, b) => (isBefore(a, b) ? -1 : 1))
@@ -120,7 +120,7 @@ export class VirtualClock implements Clock {
     timers[at] = timer
   }
 
-  /** Replaces the first timer. */
+  /** Replaces the first timer of the heap by another timer, and restores the order. */
   #sink(timer: Timer): void {
     const timers = this.#timers
     let at = 0

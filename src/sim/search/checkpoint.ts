@@ -6,7 +6,10 @@ import type { Standstill } from './search.ts'
 /** Version of the format; other versions are rejected. */
 const VERSION = 1
 
-/** Options of a search: other values make another search. Texts and numbers, so that people can compare values. */
+/**
+ * Options of a search. A checkpoint can be continued only with the same options. Values are texts and numbers, so
+ * messages can show differences.
+ */
 export type SearchOptions = Readonly<Record<string, string | number>>
 
 /** A search between two generations. */

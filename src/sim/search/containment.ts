@@ -6,13 +6,16 @@ import type { Json } from '../servers.ts'
 
 type PolicyName = keyof typeof registry
 
-/** Facts for changing a policy. */
+/** Measured facts that a change of a policy may need. */
 interface Facts {
   /** The 95th percentile of call durations without faults. */
   readonly usualMs: Millis
 }
 
-/** Changes a policy's settings in a place: `{}` turns the policy off, undefined changes nothing. */
+/**
+ * A change of one policy. `to` gets the settings in a place (`{}` if the policy is off), and returns the changed
+ * settings; undefined changes nothing.
+ */
 interface Change {
   readonly policy: PolicyName
   readonly to: (now: Json, facts: Facts) => Json | undefined
@@ -24,8 +27,8 @@ const more = (value: unknown, by: (value: number) => number, unset: number): num
 const double = (value: number) => value * 2
 
 /**
- * The changes to try, one at a time: each is known to contain some fault. `degrade` is missing: simulated answers never
- * change, so its last known good answer would always be right.
+ * The changes to try, one at a time. Each is known to contain some fault. There is no change of `degrade`: simulated
+ * answers never change, so a last known good answer would always be right.
  */
 const changes: readonly Change[] = [
   {
@@ -40,7 +43,7 @@ const changes: readonly Change[] = [
   { policy: 'retry', to: () => ({ incorrect: true }) },
   {
     policy: 'retry',
-    // These settings belong together: how much may be sent again.
+    // These settings together limit the number of retries.
     to: ({ budget }) =>
       isOn(budget)
         ? { budget: { ...budget, ratio: 1, concurrency: 1, floor: 100, leastConcurrent: 100 } }
@@ -55,7 +58,7 @@ const changes: readonly Change[] = [
   },
   {
     policy: 'gate',
-    // A longer wait.
+    // Calls wait longer at the gate.
     to({ patience, maxPatience }) {
       const longer = more(patience, double, 20_000)
       return {
@@ -78,7 +81,7 @@ const changes: readonly Change[] = [
   { policy: 'hedge', to: (_, { usualMs }) => ({ after: Math.ceil(usualMs * 2) }) },
   {
     policy: 'breaker',
-    // Opens the breaker later, if the breaker rejects the calls: no breaker is in force by default.
+    // Opens the breaker later. Applies only if a breaker is in force.
     to: ({ consecutive, minimum }) =>
       consecutive === undefined
         ? undefined
@@ -86,7 +89,7 @@ const changes: readonly Change[] = [
   },
   {
     policy: 'breaker',
-    // A shorter open time.
+    // The breaker stays open for a shorter time.
     to: ({ open }) => (typeof open === 'number' ? { open: Math.max(1, open / 10) } : undefined),
   },
   {
@@ -98,7 +101,7 @@ const changes: readonly Change[] = [
   },
 ]
 
-/** Policies with a single change, and the change as in a config. */
+/** Policies with a single change, and the change as text. */
 export interface Alternative {
   readonly change: string
   readonly choice: PolicyChoice
@@ -115,7 +118,7 @@ const isOn = (settings: unknown): settings is Json => typeof settings === 'objec
 /** Applies a change of a policy in each place with settings for the policy; undefined when nothing changes. */
 function alternativeOf(choice: PolicyChoice, { policy, to }: Change, facts: Facts): Alternative | undefined {
   const { policies, set } = choice
-  /** Changes in words. An override is named only where its change differs from the change in the defaults. */
+  /** The change as text. Names an override only if its change differs from the change in the defaults. */
   const said: string[] = []
   let isRefused = false
   const changed = <Group extends Settings>(settings: Group, where = ''): Group => {
@@ -134,7 +137,7 @@ function alternativeOf(choice: PolicyChoice, { policy, to }: Change, facts: Fact
   const inSet = set === undefined ? undefined : sets[set]
   const made =
     set !== undefined && inSet !== undefined && policy in inSet
-      ? // A set's settings of a policy win over all others.
+      ? // Settings in the set win over defaults and overrides.
         { sets: { ...sets, [set]: changed(inSet) } }
       : {
           defaults: changed(defaults),

@@ -17,7 +17,7 @@ export type Evaluation =
   | { readonly status: 'inapplicable' | 'unreachable' }
   | ({ readonly status: 'measured' } & Measured)
 
-/** Everything for a run except faults and seed. */
+/** The parameters of a run, except its faults and seed. */
 export interface Setting {
   readonly slo: Slo
   readonly scene: Scene
@@ -35,7 +35,7 @@ interface Ran {
   readonly inapplicable: number
 }
 
-/** Runs a setting on a new clock, with some faults and a seed for all draws. */
+/** Runs a setting on a new clock, with these faults and a seed for all draws. */
 export async function run(setting: Setting, faults: readonly Fault[], seed: Seed): Promise<Ran> {
   const { slo, scene, choice, tasks, concurrency } = setting
   const latencies: Millis[] = []
@@ -58,7 +58,10 @@ export async function run(setting: Setting, faults: readonly Fault[], seed: Seed
   }
 }
 
-/** Measures an individual under all seeds, even far beyond the objective. Throws when the plan is not allowed. */
+/**
+ * Measures an individual under all seeds. Unlike `Evaluator`, does not stop early when the individual is far beyond the
+ * objective. Throws when the plan is not allowed.
+ */
 export async function measure(setting: Setting, genome: Genome, seeds: readonly Seed[]): Promise<Measured> {
   const faults = faultsOf(genome)
   if (typeof faults === 'string') throw new Error(`the plan is not allowed: ${faults}`)
@@ -135,13 +138,13 @@ export class Evaluator {
     const values: number[] = []
     let [injected, inapplicable] = [0, 0]
     for (const seed of this.seeds) {
-      // Yields, so that progress can be shown.
+      // Gives way to the event loop, so that progress can be shown.
       await nextTurn()
       const ran = await run(this.setting, faults, seed)
       values.push(ran.value)
       injected += ran.injected
       inapplicable += ran.inapplicable
-      // So far beyond the objective, a single seed is enough.
+      // Skips the other seeds when the individual is this far beyond the objective.
       if (measuredBy(this.setting.slo, values).excess > 2 * OUTAGE) break
     }
     if (injected > 0) return { status: 'measured', ...measuredBy(this.setting.slo, values) }

@@ -11,7 +11,7 @@ export interface Finding {
   /** The plan as found by the search, and its measurement there. */
   readonly found: Genome
   readonly foundWith: Measured
-  /** The smallest form of `found` in violation. */
+  /** The smallest form of `found` that still violates the objective. */
   readonly plan: Genome
   /** `plan` under the seeds of the search. */
   readonly searched: Measured
@@ -26,32 +26,41 @@ export interface Finding {
 export interface Findings {
   /** Smallest confirmed violation first. */
   readonly findings: readonly Finding[]
-  /** Plans in violation under the seeds of the search but not of the check. */
+  /** Number of plans that violate the objective under the seeds of the search, but not under the seeds of the check. */
   readonly refuted: number
-  /** Smallest forms with a slight violation under both sets of seeds but not under the third: no findings. */
+  /**
+   * Number of smallest forms that violate the objective slightly under the first two sets of seeds, but not under the
+   * third; they are no findings.
+   */
   readonly unconfirmed: number
-  /** Plans with all types of a finding, before or after shrinking. */
+  /** Number of skipped plans that had all fault types of an earlier finding, before or after shrinking. */
   readonly alike: number
 }
 
 interface FindingParts {
   readonly evaluator: Evaluator
-  /** The same setting under other seeds. */
+  /** An evaluator of the same setting under other seeds. */
   readonly check: Evaluator
-  /** A third set of seeds, used once per smallest form: a plan selected by a figure has too bad a figure. */
+  /**
+   * A third set of seeds, used once per smallest form. A figure used to select the plan would be too bad on average, so
+   * it cannot be reported.
+   */
   readonly confirmingSeeds: readonly Seed[]
-  /** Most findings. */
+  /** Maximum number of findings. */
   readonly most: number
   readonly usualMs: Millis
   readonly onStep?: (finding: number) => void
 }
 
-/** Most plans of a kind to check: the nearest plans may all be luck. */
+/**
+ * Maximum number of plans with the same types to check. The plans nearest to the boundary may violate it only by
+ * chance.
+ */
 const MOST_OF_A_KIND = 3
 
 /**
- * Checks, shrinks and confirms the evaluated plans of a search, and looks for containing changes. Returns a finding per
- * set of types: the simplest plans come first, and later plans with all types of a finding add nothing.
+ * Checks, shrinks and confirms the evaluated plans of a search, and looks for containing changes. Resolves to one
+ * finding per set of types. Tries the simplest plans first, and skips later plans that contain all types of a finding.
  */
 export async function findingsOf(parts: FindingParts): Promise<Findings> {
   const { evaluator, check, confirmingSeeds, most, onStep } = parts
@@ -131,7 +140,10 @@ async function measuredBy(evaluator: Evaluator, genome: Genome): Promise<Measure
   return evaluation
 }
 
-/** Returns single changes to clearly meet the objective again, under the seeds of the search and of the check. */
+/**
+ * Resolves to the single changes of policies with which the plan clearly meets the objective, under the seeds of the
+ * search and of the check.
+ */
 async function containments(plan: Genome, { evaluator, check, usualMs }: FindingParts): Promise<string[]> {
   const { setting } = evaluator
   const held: string[] = []
@@ -139,7 +151,7 @@ async function containments(plan: Genome, { evaluator, check, usualMs }: Finding
     let isMet = true
     for (const { seeds } of [evaluator, check]) {
       const evaluation = await new Evaluator({ ...setting, choice }, seeds).evaluate(plan)
-      // When a change keeps all calls from the fault, nothing is violated either.
+      // If the fault hits no call after a change, the result of the other seeds decides.
       isMet = evaluation.status === 'measured' ? isClearlyWithin(setting.slo, evaluation) : isMet
       if (!isMet) break
     }

@@ -14,19 +14,22 @@ import {
   randomGenome,
 } from './plan-space.ts'
 
-/** A search's state between two generations: with the evaluations, everything needed to continue. */
+/** A search's state between two generations. Together with the evaluations, it is enough to continue the search. */
 export interface SearchState {
   readonly generation: number
   readonly population: readonly Genome[]
 }
 
-/** Largest share of a population kept unchanged: the best individuals of different kinds. */
+/** Largest share of a population that is kept unchanged. Keeps the best individuals of different kinds. */
 const ELITE = 1 / 2
 
-/** Largest share made from the last outages, with lower rates: fitness gives outages no children. */
+/**
+ * Largest share of a population that is made from outages, with lower rates. The low fitness of outages gives them few
+ * children.
+ */
 const MILDER = 1 / 4
 
-/** Number of individuals drawn for a parent: the best individual drawn becomes the parent. */
+/** Number of individuals drawn to choose a parent. The best of them becomes the parent. */
 const TOURNAMENT = 2
 
 /** Probability of a child from two parents; other children are mutations of a single parent. */
@@ -35,7 +38,7 @@ const CROSSOVER = 0.6
 /** Probability of a mutation after crossover. */
 const MUTATION = 0.7
 
-/** How often a duplicate child is mutated again before a random individual replaces the child. */
+/** Number of further mutations of a duplicate child before a random individual replaces it. */
 const MOST_CHANGES = 3
 
 /**
@@ -56,7 +59,7 @@ export function fitnessOf(evaluation: Evaluation): number {
   }
 }
 
-/** Returns the first individuals: the types take turns. */
+/** Returns the first generation of random individuals. The fault types take turns. */
 export function firstState(space: PlanSpace, size: number, seed: Seed): SearchState {
   const population = Array.from({ length: size }, (_, at) =>
     randomGenome(space, drawOf(seed, `first ${at}`), typeNames[at % typeNames.length]),
@@ -64,7 +67,9 @@ export function firstState(space: PlanSpace, size: number, seed: Seed): SearchSt
   return { generation: 0, population }
 }
 
-/** Evaluates a generation and breeds the next. The draws depend only on the seed and the generation. */
+/**
+ * Evaluates a generation, and resolves to the next generation. The draws depend only on the seed and the generation.
+ */
 export async function advance(
   { generation, population }: SearchState,
   space: PlanSpace,
@@ -93,8 +98,8 @@ interface Scored extends Evaluated {
 }
 
 /**
- * Returns the best individual of each kind, as space permits, except individuals with all types of a better individual:
- * a known weakness must not crowd out others.
+ * Returns the best individual of each kind, up to the share `ELITE`. Skips individuals that contain all types of a
+ * better individual, so variants of one weakness do not displace other weaknesses.
  */
 function elite(scored: readonly Scored[]): Genome[] {
   const kept: Genome[] = []
@@ -103,7 +108,7 @@ function elite(scored: readonly Scored[]): Genome[] {
   return kept.slice(0, Math.max(1, Math.floor(scored.length * ELITE)))
 }
 
-/** Returns the nearest outages, with rates lowered by their excess. */
+/** Returns the outages nearest to the objective, with rates lowered according to their excess. */
 function tamed(scored: readonly Scored[]): Genome[] {
   const outages = scored.flatMap(({ genome, evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'outage'

@@ -11,14 +11,14 @@ export interface When {
   readonly window?: { readonly from: Millis; readonly to: Millis }
 }
 
-/** A fault of an individual: the fields of a plan that vary. */
+/** A fault of an individual, with only the fields that the search varies. */
 export interface Gene {
   readonly type: string
-  /** Without server and tool: every call. No globs. */
+  /** Exact names, not globs. Without server and tool, the fault matches every call. */
   readonly match: { readonly server?: string; readonly tool?: string }
   readonly rate: number
   readonly when: When
-  /** Fields of the type, and `sticky`. */
+  /** The fields of the fault type, and `sticky`. */
   readonly options: Json
 }
 
@@ -27,18 +27,18 @@ export type Genome = readonly Gene[]
 
 export const MOST_FAULTS = 4
 
-/** Tools and time span for individuals. */
+/** The tools and the time span from which the search draws individuals. */
 export interface PlanSpace {
-  /** As `server/tool`. */
+  /** Tools as `server/tool`. */
   readonly tools: readonly string[]
-  /** Duration of a run without faults: windows begin within the span. */
+  /** Duration of a run without faults, in milliseconds. Windows of faults begin within this time. */
   readonly spanMs: Millis
 }
 
-/** Draws a value of a field. */
+/** Returns a random value for a field. */
 type Choice = (draw: Draw) => unknown
 
-/** Types with an effect on simulated tool calls, with their drawn fields. */
+/** The fault types that affect simulated tool calls, with functions that draw their fields. */
 export const types: Readonly<Record<string, Readonly<Record<string, Choice>>>> = {
   'conn.refused': {},
   'conn.reset': {},
@@ -49,7 +49,7 @@ export const types: Readonly<Record<string, Readonly<Record<string, Choice>>>> =
         [
           { kind: 'fixed', delay: one },
           { kind: 'uniform', max: one },
-          // The second time may be shorter: the schema then refuses the plan.
+          // The second duration may be shorter than the first; the schema then refuses the plan.
           { kind: 'lognormal', median: one, p99: other },
           { kind: 'pareto', scale: one, alpha: 1.5, cap: other },
         ],
@@ -82,19 +82,19 @@ export const LEAST_RATE = 0.001
 /** Probability of a burst, of a window, and of `sticky` in a new fault. */
 const RARELY = 0.25
 
-/** Most calls held by a fault: far above the concurrency, so only the rate limits the fault. */
+/** Maximum number of calls held by a fault: far above the concurrency, so only the rate limits the fault. */
 const MOST_HELD = 1_000
 
-/** The default limit of a gateway. */
+/** Lifetime of faults: the default limit of a gateway. */
 const TTL = '1h'
 
-/** Returns an individual of faults; among faults of equal type the last wins. */
+/** Returns an individual with these faults; among faults of equal type the last one wins. */
 export function genomeOf(genes: readonly Gene[]): Genome {
   const byType = new Map(genes.map((gene) => [gene.type, gene]))
   return [...byType.values()].sort((one, other) => (one.type < other.type ? -1 : 1))
 }
 
-/** Returns equal texts for equal plans, whatever their history. */
+/** Returns a key of a plan. Equal plans have equal keys. */
 export const keyOf = (genome: Genome): string => genome.map(keyOfGene).join('\n')
 
 const keyOfGene = ({ type, match, rate, when, options }: Gene): string =>
@@ -108,10 +108,10 @@ const keyOfGene = ({ type, match, rate, when, options }: Gene): string =>
     Object.entries(options).sort(),
   ])
 
-/** Returns the types as text: the kind of a plan. */
+/** Returns the kind of a plan: its fault types as text. */
 export const kindOf = (genome: Genome): string => genome.map(({ type }) => type).join(' + ')
 
-/** Whether a plan has all types of another plan, and maybe more. */
+/** Returns true if a plan has all fault types of another plan; it may have more types. */
 export const holdsTypesOf = (genome: Genome, other: Genome): boolean =>
   other.every(({ type }) => genome.some((gene) => gene.type === type))
 
@@ -135,7 +135,10 @@ export function faultsOf(genome: Genome): readonly Fault[] | string {
   return parsed.data.faults.map((fault) => ({ ...fault, ttl: Infinity }))
 }
 
-/** Draws an individual of 1 fault (half of the time) or 2 to 4. The first fault has the given type, others any type. */
+/**
+ * Returns a random individual with 1 fault (half of the time) or 2 to 4 faults. The first fault has the given type, the
+ * others any type.
+ */
 export function randomGenome(space: PlanSpace, draw: Draw, type = pick(typeNames, draw)): Genome {
   const others = draw() < 0.5 ? 0 : 1 + Math.floor(draw() * (MOST_FAULTS - 1))
   return genomeOf([
@@ -163,7 +166,7 @@ function randomMatch({ tools }: PlanSpace, draw: Draw): Gene['match'] {
   return pick([{}, { server }, { server, tool }], draw)
 }
 
-/** Some bursts contradict some rates: the schema then refuses the plan. */
+/** Returns a random burst. Some bursts contradict some rates; the schema then refuses the plan. */
 const randomBurst = (draw: Draw) => ({
   meanLength: pick([2, 4, 8, 16], draw),
   per: pick(['slot', 'call'] as const, draw),
@@ -174,14 +177,15 @@ function randomWindow({ spanMs }: PlanSpace, draw: Draw) {
   return { from, to: from + Math.max(1, significant(draw() * spanMs)) }
 }
 
-/** Uniform crossover: each fault of either parent is kept with probability 1/2. */
+/** Returns a child of two individuals by uniform crossover: keeps each fault of either parent with probability 1/2. */
 export function crossed(one: Genome, other: Genome, draw: Draw): Genome {
   const taken = genomeOf([...one, ...other].filter(() => draw() < 0.5))
   return taken.length === 0 ? one : taken.slice(0, MOST_FAULTS)
 }
 
 /**
- * Divides all rates by √(1 + excess): too little when each fault counts once, too much when retries mend most faults.
+ * Divides all rates by √(1 + excess). This is a compromise: if every injection fails a call, a larger divisor is right;
+ * if retries mend most faults, a smaller one.
  */
 export const milder = (genome: Genome, excess: number): Genome =>
   genome.map((gene) => ({
@@ -197,7 +201,7 @@ const changing =
     genome.with(at, { ...genome[at]!, ...change(genome[at]!, space, draw) })
 
 const rate = changing(({ rate }, _, draw) => ({
-  // Mostly small steps, at most a factor of 32, because the boundary is approached in small steps and some large steps.
+  // Multiplies the rate by a factor of up to 32, usually a small one: most steps towards the boundary must be small.
   rate: Math.min(1, Math.max(LEAST_RATE, significant(rate * 32 ** ((2 * draw() - 1) ** 3)))),
 }))
 
@@ -226,7 +230,7 @@ const drop: Mutation = (genome, at) => (genome.length === 1 ? genome : genome.to
 const add: Mutation = (genome, _, space, draw) =>
   genome.length === MOST_FAULTS ? genome : [...genome, randomGene(pick(typeNames, draw), space, draw)]
 
-/** Repeated entries are more likely. */
+/** The possible mutations. An entry that occurs several times is chosen more often. */
 const mutations: readonly Mutation[] = [
   rate,
   rate,
@@ -259,5 +263,5 @@ export function pick<Value>(values: readonly Value[], draw: Draw): Value {
   return values[Math.floor(draw() * values.length)]!
 }
 
-/** Rounds to two digits, so plans read well and repeat. */
+/** Rounds to two digits, so plans are easy to read and often equal. */
 export const significant = (value: number): number => Number(value.toPrecision(2))

@@ -22,7 +22,7 @@ export interface SearchParts {
   readonly runs: number
   readonly population: number
   readonly generations: number
-  /** Most findings. */
+  /** Maximum number of findings. */
   readonly most: number
   /** The state of an earlier search with the same options. Default: a new search. */
   readonly from?: Standstill
@@ -39,7 +39,7 @@ export interface SearchResult extends Findings {
   /** Number of different individuals; `counts` has their outcomes. */
   readonly evaluated: number
   readonly counts: Counts
-  /** Number of repeated individuals, not run again. */
+  /** Number of repeated individuals, which were not run again. */
   readonly cacheHits: number
 }
 
@@ -47,7 +47,7 @@ export interface SearchResult extends Findings {
 export class BaselineViolated extends Error {}
 
 /**
- * Searches for plans with slight violations of an objective. Equal parts give equal results, with or without `from`.
+ * Searches for plans with slight violations of an objective. Equal options give equal results, with or without `from`.
  */
 export async function search(parts: SearchParts): Promise<SearchResult> {
   const { setting, tools, seed, population, generations, most, from, onGeneration, onStep } = parts
@@ -66,7 +66,7 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   if (from !== undefined) evaluator.restore(from.known, from.hits)
   let state = from?.state ?? firstState(space, population, seed)
   const tell = () => onGeneration?.({ state, known: evaluator.known, hits: evaluator.hits })
-  // An early first write shows an unwritable checkpoint before a minute of work.
+  // Writes the checkpoint before the first generation, so an unwritable file fails before a minute of work.
   await tell()
   while (state.generation < generations) {
     onStep?.(`generation ${state.generation + 1} of ${generations}${nearest(evaluator)}`)
@@ -88,7 +88,10 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   return { ...findings, baseline, evaluated: known.length, counts: countsOf(known), cacheHits: hits }
 }
 
-/** Confirming runs per run in the search: few plans get so far, and their figure should be precise. */
+/**
+ * Number of confirming runs per run in the search. Few plans are confirmed, and their reported figure should be
+ * precise.
+ */
 const CONFIRMING = 3
 
 function seedsOf({ seed, runs }: SearchParts): {

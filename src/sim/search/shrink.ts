@@ -3,7 +3,9 @@ import { type Gene, type Genome, genomeOf, LEAST_RATE, significant, type When } 
 /** Shares of a rate or a window to try, smallest first. */
 const SHARES = [0.5, 0.8]
 
-/** Returns all forms smaller by a step: a fault or an option less, a shorter window, a lower rate. */
+/**
+ * Returns all forms of a plan that are one step smaller: one fault or option less, a shorter window, or a lower rate.
+ */
 export function smallerForms(genome: Genome): Genome[] {
   const simpler = genome.flatMap((gene, at) =>
     smallerGenes(gene).map((smaller) => genomeOf(genome.with(at, smaller))),
@@ -37,8 +39,9 @@ function smallerGenes(gene: Gene): Gene[] {
 }
 
 /**
- * Takes smaller forms accepted by `holds` until none is left. After each success the search continues at the same
- * position among the new form's forms, and retries failed forms only at the end.
+ * Replaces the plan by a smaller form that `holds` accepts, until no form is accepted. Resolves to the smallest form.
+ * After each success, continues at the same position in the list of the new form's smaller forms; earlier positions are
+ * tried again at the end.
  */
 export async function shrink(genome: Genome, holds: (genome: Genome) => Promise<boolean>): Promise<Genome> {
   let smallest = genome

@@ -16,7 +16,7 @@ export type SliName = keyof typeof slis
 
 export const sliNames = Object.keys(slis) as SliName[]
 
-/** An objective: a ratio in (0, 1), or for `p95` milliseconds above 0. */
+/** An objective. The target is a ratio in (0, 1); for `p95`, a number of milliseconds above 0. */
 export interface Slo {
   readonly sli: SliName
   readonly target: number
@@ -24,13 +24,13 @@ export interface Slo {
 
 /**
  * Returns how far a value lies beyond the objective, relative to the allowance: 0 at the boundary, negative when met.
- * For `tcsr=0.999`, 0.9985 gives 0.5: half as many failures again as allowed.
+ * Example: for `tcsr=0.999`, the value 0.9985 gives 0.5, because it has 50 % more failures than allowed.
  */
 export function excessOf({ sli, target }: Slo, value: number): number {
   return subjects[sli].better === 'higher' ? (target - value) / (1 - target) : (value - target) / target
 }
 
-/** Beyond this excess a violation is an outage: five times the allowance. */
+/** A violation with a larger excess is an outage: more than five times the allowance. */
 export const OUTAGE = 4
 
 /** A value's relation to the objective: see `measuredBy`. */
@@ -48,8 +48,8 @@ export interface Measured {
 }
 
 /**
- * Measures several seeds. A mean beyond the objective by more than its standard error is violating, by less is
- * uncertain; otherwise within.
+ * Returns mean, error and standing of the values of several seeds. The standing is `violating` if the mean is beyond
+ * the objective by more than its standard error, `uncertain` if by less, and `within` if the mean meets the objective.
  */
 export function measuredBy(slo: Slo, values: readonly number[]): Measured {
   const error = standardError(values)
@@ -65,6 +65,6 @@ function standingOf({ sli, target }: Slo, measured: Omit<Measured, 'standing'>):
   return judge([bound], { least: middle - error, most: middle + error }) === false ? 'violating' : 'uncertain'
 }
 
-/** Whether the objective is met by more than the standard error of the mean. */
+/** Returns true if the mean meets the objective by more than its standard error. */
 export const isClearlyWithin = (slo: Slo, { mean, standardError, standing }: Measured): boolean =>
   standing === 'within' && Math.abs(mean - slo.target) > standardError

@@ -14,7 +14,7 @@ const FAN_OUT = 8
 const CONCURRENCY = 4
 
 /**
- * Least duration of an agent's step, in milliseconds. A run then takes 20 s, longer than a breaker's first open time.
+ * Minimum duration of an agent's step, in milliseconds. A run then takes 20 s, longer than a breaker's first open time.
  */
 const STEP_MS = 100
 
@@ -82,7 +82,7 @@ const added: readonly PolicyChoice[] = [
 
 const choices: readonly PolicyChoice[] = [byDefault, ...inForce.map(without), ...added, none]
 
-/** Each default policy removed in turn, and a breaker added. */
+/** A study of the default policies: it removes each policy in turn, and adds a breaker. */
 export const ablation: Study = {
   about:
     'the contribution of each default policy: each is left out in turn, or a breaker is added, under several faults',
@@ -103,7 +103,7 @@ export const ablation: Study = {
           agent: agents.naive,
           concurrency: CONCURRENCY,
           stepMs: STEP_MS,
-          // A fixed schedule: given-up tasks must not bring later tasks forward into the outage.
+          // Tasks begin on a fixed schedule. Otherwise tasks that end early would move later tasks into the outage.
           beginsAt: (task) => Math.floor(task / CONCURRENCY) * FAN_OUT * STEP_MS,
         },
         onCall: (_, __, ms) => void durations.push(ms),
@@ -124,7 +124,8 @@ export const ablation: Study = {
     })
     const measured = means.map((one, at) => {
       const usualAt = cells.findIndex(({ mix, choice }) => mix === one.mix && choice === byDefault)
-      // Runs of a seed have the same faults, so paired differences are more precise than a difference of means.
+      // Runs with the same seed have the same faults, so differences of pairs are more precise than differences of
+      // means.
       const more = (key: 'radius' | 'tcsr') =>
         runs[at]!.map((run, nth) => run[key] - runs[usualAt]![nth]![key])
       return { ...one, usual: means[usualAt]!, radiusMore: more('radius'), tcsrMore: more('tcsr') }
@@ -176,7 +177,7 @@ interface Measured {
   readonly tcsrMore: readonly number[]
 }
 
-/** Smaller differences are not reported, however clear. */
+/** Minimum difference that is reported. Smaller differences are dropped even if they are statistically clear. */
 const MATTERS = 0.005
 
 const isWorthTelling = (differences: readonly number[]): boolean =>
@@ -186,7 +187,7 @@ function sentence(mix: Mix, measured: readonly Measured[]): string {
   const ofMix = measured.filter((one) => one.mix === mix)
   const { usual, radiusMore } = ofMix[0]!
   const first = `Under ${mix.name} ${inWords(usual.radius, 'share')} of the tasks fail by default`
-  // One run cannot show the role of chance.
+  // A single run cannot show which differences are chance.
   if (radiusMore.length === 1) return `${first}.`
   const changes = ofMix
     .filter(({ radiusMore }) => isWorthTelling(radiusMore))

@@ -15,10 +15,10 @@ const FAN_OUT = 8
 const LEAST_RATE = 0.05
 const MOST_RATE = 0.1
 
-/** Bytes added to a too long reply. More is needless, because no server here has its own limit. */
+/** Bytes that `result.oversize` adds. More is unnecessary, because no server here has its own limit. */
 const OVERSIZE = 65_536
 
-/** All faults of results, and one or two of each other family with an effect on simulated servers. */
+/** All fault types of results, and one or two types of each other family that affects simulated servers. */
 const types = [
   ...Object.keys(registry).filter((type) => type.startsWith('result.')),
   'request.argument_lost',
@@ -36,7 +36,7 @@ const types = [
 /** A server with the same tools but other answers. No agent calls this server on purpose. */
 const OTHER = 'other'
 
-/** Replaces options of examples that refer to servers or limits absent here. */
+/** Options that replace options of the examples, because the examples name servers or limits that do not exist here. */
 const adapted: Readonly<Record<string, object>> = {
   'result.oversize': { bytes: OVERSIZE },
   'route.wrong_backend': { server: OTHER },
@@ -79,7 +79,7 @@ const cells: readonly Cell[] = types.map(exampleOf).flatMap((fault) => ways.map(
 
 interface Made {
   readonly ends: Readonly<Record<TaskEnd, number>>
-  /** Whether the fault was applied to any call; `why` has a reason why the fault was not applied, if known. */
+  /** True if the fault was applied to any call. `why` is a reason why it was not applied to a call, if known. */
   readonly hasHit: boolean
   readonly why: string | undefined
 }
@@ -97,7 +97,7 @@ async function run({ fault, way: { kind, choice } }: Cell, seed: number): Promis
   }
 }
 
-/** Ends of agents' tasks under faults not absorbed by policies. */
+/** A study of how agents' tasks end under faults that policies do not absorb. */
 export const agents: Study = {
   about: 'tasks that fail safely and tasks that fail silently, by fault, agent and policies',
   seeds: 3,

@@ -13,34 +13,34 @@ import { overSeeds, type Row, type Study } from './study.ts'
 const TASKS = 200
 const FAN_OUT = 8
 
-/** Share of failing first attempts, whatever the form of errors. */
+/** Share of first attempts that fail, equal for every form of errors. */
 const RATE = 0.02
 
 /** Four servers with two tools each. */
 const SERVERS = ['metrics', 'logs', 'traces', 'tickets']
 const TOOLS = ['list', 'get'].flatMap((tool) => SERVERS.map((server) => `${server}/${tool}`))
 
-/** Share of the time with an episode at a server, for 2 % of all calls. */
+/** Share of the time with an episode at one server, so that 2 % of all calls fail. */
 const EPISODE_SHARE = RATE * SERVERS.length
 const EPISODE_CALLS = 20
 
-/** Longer than any run, in milliseconds. */
+/** An open time longer than any run, in milliseconds. */
 const FOR_GOOD_MS = 24 * 60 * 60_000
 
-/** Runs with a larger share of failed tasks are counted as locked out by a breaker without probes. */
+/** A run with a larger share of failed tasks counts as locked out by a breaker. */
 const LOCKED_IN = 0.5
 
-/** Forms of errors are named when retries mend a smaller share of the affected calls. */
+/** A form of errors is reported if retries mend a smaller share of the affected calls. */
 const MENDED = 0.5
 
 interface Form {
   readonly name: string
   readonly fault: Fault
-  /** Mean length of errors, in calls. */
+  /** Mean length of an error burst, in calls. */
   readonly calls: number
 }
 
-/** Errors in bursts with a mean length of `calls` calls. */
+/** Returns a fault with errors in bursts; the mean length of a burst is `calls` calls. */
 const bursts = (calls: number, rate: number, match?: object): Fault =>
   planned({
     name: 'bursts',
@@ -68,7 +68,7 @@ const choices = [none, RETRY_ONLY, byDefault, WITH_BREAKER, NO_PROBES]
 /** Probability of a failed task if calls fail independently. */
 const PREDICTED = predictedRadius(RATE, FAN_OUT)
 
-/** About the same share of errors, independent and correlated. */
+/** A study of independent and correlated errors; the share of errors is about the same. */
 export const correlated: Study = {
   about: 'two percent of errors, each on its own, in bursts, or while one server is ill',
   seeds: 50,
@@ -113,7 +113,7 @@ export const correlated: Study = {
       }
     })
     const { seeds } = options
-    // Failed calls are counted by the TCSR without policies: bursts are few, so their share varies between runs.
+    // The share of errors is measured by the TCSR without policies. It varies between runs, because bursts are few.
     const errorsOf = (form: Form) =>
       1 - measured.find((one) => one.form === form && one.choice === none)!.tcsr
     return {
@@ -181,7 +181,7 @@ function sentences(measured: readonly Measured[]): string[] {
   const bare = forms.map((form) => cell(form, none))
   const names = (found: readonly Form[]) => listed(found.map(({ name }) => name))
   const retried = forms.map((form) => cell(form, RETRY_ONLY))
-  // A share of only a few tasks must not be shown as 0.
+  // Shows one significant digit of a small share, so a few failed tasks are not shown as 0.
   const fineShare = (value: number) =>
     value < 0.0005 ? `${Number((value * 100).toPrecision(1))} %` : share(value)
   const radiusOf = ({ radii }: Measured) => meanInWords(radii, fineShare)

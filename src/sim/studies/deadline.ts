@@ -25,7 +25,7 @@ const CALLS = 4_800
 /** Utilization of the pool when no run is given up. */
 const BUSY = 0.96
 
-/** In milliseconds. */
+/** Tested deadlines, in milliseconds. */
 const TOTALS: readonly Millis[] = [250, 500, 1_000, 2_000, 5_000, 20_000]
 const ATTEMPT_MS: Millis = 500
 
@@ -48,10 +48,7 @@ const choiceOf = ({ total, attempt, isForwarded }: Cell) =>
     ...(attempt !== undefined && { attemptTimeout: { timeout: attempt } }),
   })
 
-/**
- * Returns the clock time when the server gives up, by the transmitted deadline; Infinity without a transmitted
- * deadline.
- */
+/** Returns the clock time of the deadline that was forwarded to the server; infinity without a forwarded deadline. */
 const toldUntil = ({ deadline }: Call): Millis =>
   deadline?.reserveMs === undefined ? Infinity : deadline.at - deadline.reserveMs
 
@@ -113,7 +110,7 @@ async function run(cell: Cell, seed: number) {
   }
 }
 
-/** Deadlines before tools with a long tail. */
+/** A study of deadlines for tools whose durations have a long tail. */
 export const deadline: Study = {
   about: 'deadlines and attempt timeouts for tools with a long tail, and the wasted work',
   seeds: 3,
@@ -211,5 +208,5 @@ function sentences(measured: readonly Measured[]): string[] {
   return said
 }
 
-/** Smaller differences of shares are not reported. */
+/** Minimum difference of shares that is reported. */
 const MATTERS = 0.005

@@ -8,7 +8,7 @@ import { defaults, none, sets } from './defaults/sets.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Column, type Row, type Study, type Unit } from './study.ts'
 
-/** The load for the comparison of all sets. */
+/** The load under which all policy sets are compared. */
 const USUAL: Load = { agents: 8, callMs: 30, effect: 'read_only' }
 export const USUAL_NAME = '8 agents'
 
@@ -21,10 +21,12 @@ const others = {
   writes: { ...USUAL, effect: 'write' },
 } as const satisfies Readonly<Record<string, Load>>
 
-/** With more agents there are fewer seeds, in proportion: each agent of a run has its own tasks. */
+/**
+ * Above this number of agents, the number of seeds falls in proportion, because every agent of a run has its own tasks.
+ */
 const MANY_AGENTS = 32
 
-/** Largest unreported lead of the best other set, as a share of failed tasks: one point. */
+/** A lead of another set is reported if it is larger than this share of failed tasks: one point. */
 const MARGIN = 0.01
 const POINT = '1 point'
 
@@ -35,7 +37,9 @@ interface Cell {
   readonly set: (typeof sets)[number]
 }
 
-/** The defaults, no policies and the defaults of others, with many kinds of ill servers. */
+/**
+ * A study that compares the defaults with no policies and with the defaults of others, for many kinds of ill servers.
+ */
 export const defaultsStudy: Study = {
   about:
     'what the default policies do for agents, beside no policies and the defaults of others, in each way to be ill',
@@ -316,7 +320,7 @@ function sentences(
       ? 'In no row more tasks fail by default than without policies.'
       : `More tasks fail by default than without policies: ${listed(worse)}.`,
   )
-  /** Describes a lead of another set by more than a point. */
+  /** Returns a text if another set is better than the defaults by more than a point; else an empty list. */
   const lost = (name: string, valueOf: (set: Cell['set']) => number) => {
     const winner = sets.reduce((best, set) => (valueOf(set) < valueOf(best) ? set : best))
     const [own, best] = [valueOf(defaults), valueOf(winner)]
@@ -346,7 +350,7 @@ function sentences(
   return said
 }
 
-/** Names of the rows lost to another set, by reason. */
+/** Returns the names of rows in which another set is better, by reason. */
 function byReason(all: readonly (Illness | Overload)[]): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>()
   for (const { name, loses } of all)

@@ -3,7 +3,7 @@ import type { Unit } from './study.ts'
 
 const DIGITS = 6
 
-/** A number for findings; null for NaN or infinity, such as the mean of nothing. */
+/** Returns a rounded number for findings; null for NaN or infinity, such as the mean of an empty list. */
 export const figure = (value: number): number | null =>
   Number.isFinite(value) ? Number(value.toPrecision(DIGITS)) : null
 
@@ -27,16 +27,16 @@ export function inWords(value: number, unit: Unit): string {
 }
 
 /**
- * A sum and its rounded figure agree in these digits. With more digits, halves could round up in one and down in the
- * other.
+ * Number of digits in which a sum and its rounded figure agree. With more digits, one could round up and the other
+ * down.
  */
 const SURE_DIGITS = 12
 
-/** Formats at most `digits` decimals, without a sign before zero. */
+/** Formats a number with at most `digits` decimals; zero has no sign. */
 const fixed = (value: number, digits: number): string =>
   String(Number(Number(value.toPrecision(SURE_DIGITS)).toFixed(digits)) || 0)
 
-/** Names in a sentence: `a`, `a and b`, `a, b and c`. */
+/** Joins names for a sentence: `a`, `a and b`, `a, b and c`. */
 export function listed(names: readonly string[]): string {
   const last = names.at(-1) ?? ''
   return names.length < 2 ? last : `${names.slice(0, -1).join(', ')} and ${last}`

@@ -15,14 +15,14 @@ const POOL = 64
 
 const SLOW_MS = 5_000
 
-/** Runs vary by this share of their duration, up or down. */
+/** Durations of runs vary by this share, up and down. */
 const SPREAD = 0.2
 
 /** Agents, each with one task at a time. */
 const AGENTS = 160
 const TASKS = 800
 
-/** Least duration of an agent's step and interval between starts of tasks, both in milliseconds. */
+/** Minimum duration of an agent's step, and interval between starts of tasks, both in milliseconds. */
 const STEP_MS = 500
 const APART_MS = 25
 
@@ -69,7 +69,7 @@ const choices = [
   { ...byDefault, policies: policiesOf({ defaults: { bulkhead } }) },
 ]
 
-/** A slow tool, and the tools waiting behind it. */
+/** A study of a slow tool whose calls block calls of other tools (head-of-line blocking). */
 export const hol: Study = {
   about: 'one slow tool beside fast ones on a server (head-of-line blocking), with and without the bulkhead',
   seeds: 5,

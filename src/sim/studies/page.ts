@@ -38,7 +38,9 @@ ${blockMarkup({ table: { head, rows: cells, numbers } }, title)}
 `
 }
 
-/** Returns a column's bars, one per row. Lengths are relative to the longest bar in all pictures of the table. */
+/**
+ * Returns the bars of a column, one per row. Bar lengths are relative to the longest bar in all pictures of the table.
+ */
 function barsMarkup({ columns, rows, bars }: StudyTable, key: string): Markup {
   const column = columns.find((one) => one.key === key)!
   const named = columns.slice(

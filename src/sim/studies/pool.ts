@@ -22,10 +22,10 @@ const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 80
 
-/** Most calls per second sent to a server; the default of the gateway's rate limit. */
+/** Rate limit for calls to a server, in calls per second; the default of the policy `rateLimit`. */
 const LIMIT_PER_S = 100
 
-/** Begin and end of the cut, and the length of a run, in seconds since the start. */
+/** Begin and end of the time with a smaller pool (the cut), and the length of a run, in seconds since the start. */
 const CUT_FROM_S = 5
 const CUT_TO_S = 35
 const LENGTH_S = 95
@@ -33,10 +33,10 @@ const LENGTH_S = 95
 /** Wait before each unbounded retry, in milliseconds. */
 const AGAIN_MS = 500
 
-/** Answers later than this are failures for the caller, in milliseconds. */
+/** Timeout of the caller, in milliseconds. Later answers count as failures. */
 const PATIENCE_MS = 5_000
 
-/** Recovered: at least this share of the calls begun in a second is answered in time. */
+/** A second counts as recovered if at least this share of the calls begun in it is answered in time. */
 const WELL = 0.99
 
 interface Stage {
@@ -45,7 +45,7 @@ interface Stage {
   readonly timeoutMs: Millis
 }
 
-/** As in the drill, the attempt timeout is shorter from the third stage on. */
+/** The stages of the drill. The attempt timeout is shorter from the third stage on. */
 const stages: readonly Stage[] = [
   { stage: 1, cut: 0.3, timeoutMs: 5_000 },
   { stage: 2, cut: 0.5, timeoutMs: 5_000 },
@@ -75,13 +75,16 @@ const server: ServerModel = {
   },
 }
 
-/** Bounds of retries per call, and of retries among all calls. The second bound takes effect long before the first. */
+/**
+ * Maximum number of retries per call, and the retry budget of all calls. The budget limits retries long before the
+ * maximum per call.
+ */
 const RETRIES = 2
 const BUDGET = budgetSchema.parse({})
 
 /**
- * Bounded: retries of the gateway with a budget, waiting for a proof. Unbounded: retries of the agent, over a gateway
- * without retries.
+ * Returns the policies of a cell. Bounded: the gateway retries with a budget, after another call has succeeded.
+ * Unbounded: the agent retries, and the gateway does not.
  */
 const choiceOf = ({ retrying, timeoutMs }: Cell) =>
   only(retrying, {
@@ -96,7 +99,7 @@ interface Failed {
 }
 
 interface Made {
-  /** By call, from the start to the answer, in milliseconds; undefined without an answer. */
+  /** Duration of each call until its answer, in milliseconds; undefined without an answer. */
   readonly tookMs: readonly (Millis | undefined)[]
   readonly tries: number
   readonly during: Failed
@@ -135,7 +138,7 @@ async function run(cell: Cell, seed: number): Promise<Made> {
     for (;;) {
       const { call, outcome } = await gateway.call(asked)
       const second = Math.min(LENGTH_S - 1, Math.floor(clock.now() / 1_000))
-      // The limiter rejects before sending.
+      // A call rejected by the rate limiter has 0 attempts, but counts as a try.
       const now = Math.max(1, call.record.attempts)
       tries += now
       tried[second]! += now
@@ -154,7 +157,8 @@ async function run(cell: Cell, seed: number): Promise<Made> {
 
   for (let nth = 0; nth < CALLS; nth++) {
     tookMs.push(undefined)
-    // Even intervals would coincide with the retries of earlier calls, always just before them.
+    // Adds a random offset, because calls at even intervals would always arrive just before the retries of earlier
+    // calls.
     const at = nth + random(String(nth), 'arrival')
     clock.after((at * 1_000) / CALLS_PER_S, () => void ask(nth))
   }
@@ -168,16 +172,16 @@ const zeros = () => new Array<number>(LENGTH_S).fill(0)
 
 const isInTime = (ms: Millis | undefined): boolean => ms !== undefined && ms <= PATIENCE_MS
 
-/** Calls begun in these seconds. */
+/** Returns the durations of calls begun in these seconds. */
 const begunIn = ({ tookMs }: Made, fromS: number, toS: number) =>
   tookMs.slice(fromS * CALLS_PER_S, toS * CALLS_PER_S)
 
 const inTimeOf = (calls: Made['tookMs']): number => mean(calls.map((ms) => (isInTime(ms) ? 1 : 0)))
 
-/** Later calls may be under way at the end of the run. */
+/** Only calls begun before this second count, because later calls may be under way at the end of the run. */
 const LAST_S = LENGTH_S - PATIENCE_MS / 1_000
 
-/** Seconds from the end of the cut until calls are well for good; undefined: never. */
+/** Returns the seconds from the end of the cut until all later seconds count as recovered; undefined if never. */
 function recoveryS(made: Made): number | undefined {
   let from: number | undefined
   for (let second = LAST_S - 1; second >= CUT_TO_S; second--) {
@@ -193,7 +197,10 @@ function causeOf(success: number, { server, limiter }: Failed): string {
   return limiter > server ? 'own rate limiter' : 'pool'
 }
 
-/** A pool is cut in stages: the cut causes the last outage, and unbounded retries prolong it. */
+/**
+ * A study of a pool that is cut in stages. In the last stages the cut causes an outage, and unbounded retries prolong
+ * it.
+ */
 export const pool: Study = {
   about: 'a pool cut by 30 to 90 percent, and the length of the outage with bounded and unbounded retries',
   seeds: 3,
@@ -213,7 +220,7 @@ export const pool: Study = {
         cell,
         cut,
         later,
-        // A call still under way has already waited too long.
+        // A call without an answer counts as an infinite duration.
         p95: over((one) =>
           quantile(
             begunIn(one, CUT_FROM_S, LAST_S).map((ms) => ms ?? Infinity),

@@ -24,19 +24,25 @@ const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 60
 
-/** The server starts no run during the hiccup. All in seconds since the start. */
+/**
+ * Begin and end of the hiccup, during which the server starts no run, and the length of a run, in seconds since the
+ * start.
+ */
 const HICCUP_FROM_S = 10
 const HICCUP_TO_S = 14
 const LENGTH_S = 60
 
-/** Most tries of each level, and the wait between two tries, in milliseconds. */
+/** Maximum number of tries on each level, and the wait between two tries, in milliseconds. */
 const TRIES = 3
 const WAIT_MS = 100
 
-/** Timeout of a try at the server, in milliseconds. The server does not notice. */
+/** Timeout of a try at the server, in milliseconds. The server is not notified, and continues the run. */
 const TRY_MS = 1_000
 
-/** Recovered: from then on, every span of this length has as many answers as calls, up to the share WHOLE. */
+/**
+ * The server counts as recovered from the time after which every span of this length, in seconds, has at least WHOLE
+ * times as many answers as calls.
+ */
 const SPAN_S = 5
 const WHOLE = 0.95
 
@@ -51,15 +57,15 @@ const server: ServerModel = {
   },
 }
 
-/** The highest settings allowed: a gateway without limit or wait. */
+/** A retry budget with the highest allowed settings, in effect without a limit. */
 const UNLIMITED = { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 10_000 }
 
-/** The gateway's limits after timeouts, for loops outside the gateway. */
+/** The gateway's retry budget after timeouts, which loops outside the gateway use too. */
 const { costlyRatio, ratio, floor, ...others } = budgetSchema.parse({})
 const TERMS = { ...others, ratio: costlyRatio, floor: (floor * costlyRatio) / ratio }
 
 interface Arm {
-  /** `SDK`: the gateway's client library for calls. */
+  /** The levels that retry. `SDK` is the client library with which the gateway calls the server. */
   readonly levels: readonly ('agent' | 'gateway' | 'SDK')[]
   readonly budgets: 'none' | 'gateway' | 'all'
   readonly others?: true
@@ -91,7 +97,7 @@ function choiceOf(arm: Arm): PolicyChoice {
   return arm.others ? withSettings('default', { retry }) : only('retry only', { retry })
 }
 
-/** Counts by second of a run. */
+/** Counts of a run, for each second. */
 interface Load {
   readonly offered: number[]
   readonly answered: number[]
@@ -191,7 +197,7 @@ const zeros = () => new Array<number>(LENGTH_S).fill(0)
 const timedOut = () =>
   gatewayError('attempt_timeout', `no answer within ${formatDuration(TRY_MS)}`, { sent: true })
 
-/** Seconds after the hiccup until answers keep up with calls for good; undefined: never. */
+/** Returns the seconds after the hiccup until the server has recovered; undefined if it never does. */
 function recoveryS({ answered }: Load): number | undefined {
   let from: number | undefined
   for (let second = LENGTH_S - SPAN_S; second >= HICCUP_TO_S; second--) {
@@ -203,7 +209,7 @@ function recoveryS({ answered }: Load): number | undefined {
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)
 
-/** Retries on no level to three, and a pausing server. */
+/** A study of retries on zero to three levels, at a server that pauses. */
 export const retryStorm: Study = {
   about: 'multiplying retries of agent, gateway and SDK at a pausing server, with and without budgets',
   seeds: 5,

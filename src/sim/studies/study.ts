@@ -9,18 +9,21 @@ export interface Column {
   readonly absent?: string
 }
 
-/** By column key; null for no value. */
+/** The values of a row, by column key; null for no value. */
 export type Row = Readonly<Record<string, string | number | null>>
 
 export interface StudyTable {
-  /** Unique in its study. */
+  /** Name of the table, unique in its study. */
   readonly name: string
   readonly title: string
   readonly columns: readonly Column[]
   readonly rows: readonly Row[]
-  /** A text column: in texts, rows equal in all other columns are shown once, with a list of the others. */
+  /**
+   * Key of a text column. In text output, rows that differ only in this column are shown once, with a list of the other
+   * values.
+   */
   readonly joins?: string
-  /** Whether texts omit the table. Default: false. */
+  /** True if text output omits the table. Default: false. */
   readonly isLong?: boolean
   /** Columns drawn as bars, each in its own picture. */
   readonly bars: readonly string[]
@@ -30,14 +33,14 @@ export interface StudySeries {
   /** Unique among series and tables of the study. */
   readonly name: string
   readonly title: string
-  /** In seconds since the start. */
+  /** Times of the points, in seconds since the start. */
   readonly atS: readonly number[]
   readonly lines: readonly { readonly name: string; readonly values: readonly number[] }[]
 }
 
 /** Findings of a study: plain data, equal for equal options on every machine. */
 export interface Findings {
-  /** The model's decisive numbers with units, in one or two sentences. */
+  /** The important numbers of the model with their units, in one or two sentences. */
   readonly model: string
   readonly tables: readonly StudyTable[]
   readonly series: readonly StudySeries[]

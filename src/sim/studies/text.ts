@@ -9,8 +9,8 @@ export interface Told extends Findings {
 }
 
 /**
- * Findings for a terminal: the model, tables except long tables, lines over time as bars of characters unless `brief`,
- * and the conclusions.
+ * Returns the findings as text: the model, all tables except long tables, the lines over time as bars of characters
+ * (not if `brief`), and the conclusions.
  */
 export function textOf({ name, about, model, tables, series, seen }: Told, brief = false): string {
   const parts = [

@@ -14,19 +14,19 @@ const VARIES_MS: Millis = 100
 
 const LENGTH_S = 60
 
-/** A schedule of arrivals, independent of outcomes, and the agents' patience. */
+/** An overload: the arrivals of calls, which do not depend on outcomes, and the patience of the agents. */
 export interface Overload {
   readonly name: string
   /** Calls per second, as a function of the second. */
   readonly perS: (second: number) => number
-  /** Seconds without a started run. */
+  /** Seconds during which the server starts no run. */
   readonly stalls?: readonly [from: number, to: number]
-  /** End of the cause, in seconds. */
+  /** End of the overload's cause, in seconds. */
   readonly overS: number
   /** Timeout of an agent's call, in milliseconds; `tries` bounds the attempts. */
   readonly patienceMs: Millis
   readonly tries: number
-  /** Why another set leaves fewer calls unanswered, by more than a point. */
+  /** Present if another set answers more calls, by more than a point, with the reason. */
   readonly loses?: { readonly why: string }
 }
 
@@ -59,12 +59,15 @@ export const overloads: readonly Overload[] = [
 export interface OverloadMeasured {
   readonly asked: number
   readonly unanswered: number
-  /** Seconds after the cause's end until 95 % of the calls are answered for good; undefined: never. */
+  /**
+   * Seconds after the end of the cause from which at least 95 % of the calls are answered until the end; undefined if
+   * never.
+   */
   readonly wellAfterS: number | undefined
   readonly attempts: number
 }
 
-/** Makes calls at even intervals, each from a new agent. */
+/** Runs an overload: makes calls at even intervals, each from a new agent. Resolves to the counts. */
 export async function runOverload(
   overload: Overload,
   choice: PolicyChoice,

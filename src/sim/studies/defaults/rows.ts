@@ -4,7 +4,7 @@ import type { KeyedRandom } from '../../../mesh/keyed-random.ts'
 import { isObject, paramsOf } from '../../../protocol/jsonrpc.ts'
 import type { Condition } from '../../servers.ts'
 
-/** Behaviour of a server under test. */
+/** A row of the study: the behaviour of a server under test. */
 export interface Row {
   readonly name: string
   /** Agents begin tasks during this time, in seconds. */
@@ -16,29 +16,29 @@ export interface Row {
   readonly callMs?: Millis
   /** Number of tools; the calls of a task use the tools in turn. Default: 1. */
   readonly tools?: number
-  /** Whether the tools declare no `outputSchema`. Default: false. */
+  /** True if the tools declare no `outputSchema`. Default: false. */
   readonly isPlain?: boolean
   condition(replica: number, now: Millis, random: KeyedRandom): Condition
   /** Times, in seconds, when all connections to a replica break. */
   readonly drops?: readonly (readonly [atS: number, replica: number])[]
-  /** Additional agents whose offences must not harm the others. Only the others' tasks and calls count. */
+  /** Additional agents that make harmful calls (offences). Only tasks and calls of the other agents count. */
   readonly offenders?: Offenders
-  /** The load where more tasks fail by default than with another set, beyond chance or a point, and the reason. */
+  /** The load under which clearly more tasks fail by default than with another set, and the reason. */
   readonly loses?: { readonly under: string; readonly why: string }
 }
 
-/** Agents with offending calls. */
+/** Agents that make harmful calls (offences). */
 export interface Offenders {
   /** Number of offenders. Default: as many as other agents. */
   readonly agents?: number
   /**
-   * `once`: each makes a call while the server is ill, and dies silently. `always`: every call offends, and the agent
-   * goes on. `sometimes`: the second call of every fourth task offends.
+   * `once`: each agent makes one offence while the server is ill, and disappears without waiting. `always`: every call
+   * is an offence, and the agent continues. `sometimes`: the second call of every fourth task is an offence.
    */
   readonly offend: 'once' | 'always' | 'sometimes'
-  /** Condition met by an offence, by call id. `ends`: the offence ends the server's process. */
+  /** Returns the condition of the server for an offence, by call id. `ends`: the offence ends the server's process. */
   meets(id: string, random: KeyedRandom): Condition | { readonly is: 'ends' }
-  /** Whether offences use a separate tool. Default: false. */
+  /** True if offences use a separate tool. Default: false. */
   readonly isElsewhere?: boolean
 }
 
@@ -48,7 +48,7 @@ const HANGS: Condition = { is: 'hangs' }
 const isWithin = (now: Millis, [from, to]: readonly [number, number]) =>
   now >= from * 1_000 && now < to * 1_000
 
-/** A single illness. Calls under way are lost when a server goes away. */
+/** Returns a row with a single illness. Calls under way are lost if the server becomes unreachable. */
 function once(
   name: string,
   ill: readonly [number, number],
@@ -65,7 +65,7 @@ function once(
   }
 }
 
-/** Away for the second half of each period. */
+/** Returns a row with a server that is unreachable for the first half of each period. */
 function flapping(periodS: number, times: number, from = 10): Row {
   const ill = [from, from + periodS * times] as const
   const isAway = (now: Millis) =>
@@ -79,7 +79,7 @@ function flapping(periodS: number, times: number, from = 10): Row {
   }
 }
 
-/** Each call fails for the first `illS` seconds of each period. */
+/** Returns a row in which each call fails during the first `illS` seconds of each period. */
 function bursts(illS: number, periodS: number): Row {
   const ill = [5, 55] as const
   return {
@@ -91,7 +91,7 @@ function bursts(illS: number, periodS: number): Row {
   }
 }
 
-/** One of three replicas is ill. */
+/** Returns a row in which one of three replicas is ill. */
 function oneOfThree(name: string, condition: Condition, lengthS = 50): Row {
   const ill = [10, 40] as const
   return {
@@ -107,7 +107,7 @@ function oneOfThree(name: string, condition: Condition, lengthS = 50): Row {
 const errors = (percent: number) =>
   once(`${percent} % errors`, [5, 35], { is: 'fails', rate: percent / 100 }, 40)
 
-/** All tools fail at random: once in 10 s, for a second on average. */
+/** Returns a row in which all tools fail together once in 10 s, at a random time, for a second on average. */
 function episodes(tools: number): Row {
   const ill = [5, 55] as const
   return {
@@ -128,7 +128,7 @@ function episodes(tools: number): Row {
 const PERIOD_MS: Millis = 10_000
 const EPISODE_MS: Millis = 1_000
 
-/** A healthy server except for the effects of offences. */
+/** Returns a row with a server that is healthy except for the effects of offences. */
 const offended = (name: string, offenders: Offenders, ill: readonly [number, number] = [0, 40]): Row => ({
   name,
   lengthS: 40,
@@ -146,7 +146,7 @@ const dying = offended(
   [10, 12],
 )
 
-/** Argument marking an offence. */
+/** The argument that marks a call as an offence. */
 export const OFFENCE = 'offence'
 
 export function isOffence({ message }: Call): boolean {

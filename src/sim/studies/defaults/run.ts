@@ -27,7 +27,7 @@ export interface Measured {
   readonly calls: number
   readonly failedCalls: number
   readonly attempts: number
-  /** Attempts of all agents at the ill server. */
+  /** Attempts of all agents that found the server ill. */
   readonly illAttempts: number
   /** Calls of all agents between the first and the last illness. */
   readonly illCalls: number
@@ -47,7 +47,10 @@ export const THINK_MS: Millis = 300
 /** Timeout of an agent's call, in milliseconds: the default of the MCP SDKs. */
 export const PATIENCE_MS: Millis = 60_000
 
-/** Largest duration of a task relative to its work before the agent's next task is late. */
+/**
+ * Time slot of a task, relative to the mean time of its calls and pauses. A task that takes longer than its slot delays
+ * the agent's next task.
+ */
 export const SLACK = 1.15
 
 /** Restart time of a process ended by a call, in milliseconds. */
@@ -59,7 +62,10 @@ const TOOL = 'read'
 /** The separate tool of offences. */
 const ELSEWHERE = 'elsewhere'
 
-/** Runs agents with a fixed number of tasks each, one call at a time. A failed call fails its task. */
+/**
+ * Runs agents with a fixed number of tasks each, one call at a time. A failed call fails its task. Resolves to the
+ * measurements.
+ */
 export async function run(row: Row, load: Load, choice: PolicyChoice, seed: number): Promise<Measured> {
   const clock = new VirtualClock()
   const random = createKeyedRandom(seed)
@@ -133,7 +139,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     const { call, outcome: ended } = gateway.begin({ server: SERVER, tool, args, intent, signal })
     const outcome = await ended
     cancel()
-    // A wrong reply misleads its agent, noticed or not.
+    // A wrong reply counts as a failure, even if the agent does not notice.
     const isTrue = outcome.kind === 'answered' && server.answered(outcome.result, tool, args)
     const isBad = !isTrue || wentWrong(outcome, call.record)
     if (!isCounted) return !isBad
@@ -149,7 +155,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   const taskMs = CALLS * (callMs + THINK_MS) * SLACK
   const each = Math.max(1, Math.floor((row.lengthS * 1_000) / taskMs))
 
-  /** `offend`: when the agent makes offending calls, if ever. */
+  /** Plays all tasks of an agent. `offend` says which of its calls are offences; undefined for no call. */
   async function work(agent: string, offend?: Offenders['offend']): Promise<void> {
     for (let task = 0; task < each; task++) {
       const key = `${agent}/${task}`
@@ -170,7 +176,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     }
   }
 
-  /** Calls while the server is ill, and leaves without awaiting the answer. */
+  /** Makes an offence while the server is ill, without waiting for the answer. */
   async function die(agent: string): Promise<void> {
     const [fromS, toS] = row.ill
     await clock.sleep((fromS + random(agent, 'dies') * (toS - fromS)) * 1_000, never)

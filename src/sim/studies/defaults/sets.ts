@@ -97,10 +97,10 @@ export const breakers = only('breakers', {
   verdict: {},
 })
 
-/** Only the deadline, so all sets give up a call at the same time. */
+/** The set without policies except the deadline, so all sets give up a call at the same time. */
 export const none = only('none', { deadline: {} })
 
-/** The same name in all tables. */
+/** The default policies; the tables call them `default`. */
 export const defaults = byDefault
 
 export const sets: readonly PolicyChoice[] = [
