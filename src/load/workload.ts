@@ -25,57 +25,61 @@ const bound = z.int().min(-1e15).max(1e15)
 const value = z
   .union([
     z.strictObject({
-      draw: z.array(z.unknown()).min(1).max(10_000).describe('One of these, each as likely as the others.'),
+      draw: z
+        .array(z.unknown())
+        .min(1)
+        .max(10_000)
+        .describe('One entry of this list, each with the same probability.'),
     }),
     z.strictObject({ from: bound, to: bound.describe('A whole number from `from` to `to`, both included.') }),
   ])
   .describe('A value that is drawn once for each task, by seed and name of the task: `${values.NAME}`.')
 
 const step = z.strictObject({
-  server: name.optional().describe('Server of the tool; without it `tool` is the name that `/mcp` lists.'),
-  tool: z.string().min(1).max(256).describe('The tool, by the name that its server has for it.'),
+  server: name.optional().describe('Server of the tool. If absent, `tool` is the name on `/mcp`.'),
+  tool: z.string().min(1).max(256).describe('Name of the tool at its server.'),
   arguments: z
     .record(z.string(), z.unknown())
     .default({})
-    .describe('What the tool is called with, with references such as `${values.item}`.'),
+    .describe('Arguments of the call, with references such as `${values.item}`.'),
   think: duration({ max: 3_600_000 }).default(0).describe('How long the agent thinks before it calls.'),
   needs: z
     .array(name)
     .max(100)
     .default([])
     .describe(
-      'Earlier steps, by what they saved, without which this one is left out. Those that it refers to are among them.',
+      'Names saved by earlier steps. If one of these steps fails, this step is skipped. Names in references are added by themselves.',
     ),
   save: name.optional().describe('Keeps the result under this name for later steps.'),
   expect: z
     .record(z.string(), z.unknown())
     .default({})
     .describe(
-      'What the result has to hold, by path, such as `structuredContent.status: placed`; anything else is a wrong answer.',
+      'Values that the result must contain, by path, such as `structuredContent.status: placed`. Any other result is a wrong answer.',
     ),
 })
 
 const kind = z.strictObject({
-  name: name.describe('Unique; shows up in the report.'),
-  weight: z.number().gt(0).max(1e6).default(1).describe('How often it is drawn, against the other kinds.'),
+  name: name.describe('Unique name of this kind of tasks, shown in the report.'),
+  weight: z.number().gt(0).max(1e6).default(1).describe('Relative frequency of this kind of tasks.'),
   values: z.record(name, value).default({}),
   steps: z.array(step).min(1).max(100).describe('Calls, one after the other.'),
   succeeds: z
     .union([z.literal('every'), z.array(name).min(1).max(100)])
     .default('every')
     .describe(
-      'Which steps have to go right for the task to succeed: every one, or those that saved these names.',
+      'Steps that must succeed for the task to succeed: every step, or the steps that saved these names.',
     ),
 })
 
 /** The schema of a workload file. */
 export const workload = z
   .strictObject({
-    name: name.describe('Begins the names of its tasks, on which all draws depend.'),
+    name: name.describe('Prefix of the names of the tasks. All random draws depend on the names.'),
     arrivals: rate()
       .optional()
       .describe(
-        'How many tasks begin in a second (`10/s`), both arms together. Default: as fast as `--concurrency` allows.',
+        'Tasks started per second (`10/s`), both arms together. Default: as fast as `--concurrency` allows.',
       ),
     patience: duration({ min: 1, max: 3_600_000 })
       .default(60_000)
@@ -86,7 +90,7 @@ export const workload = z
       .max(2)
       .default(['legacy', 'modern'])
       .describe(
-        'Which agents there are: `legacy` speaks 2025-11-25 with sessions, `modern` 2026-07-28 without. Drawn for each task.',
+        'Protocol eras of the agents: `legacy` is 2025-11-25 with sessions, `modern` is 2026-07-28 without sessions. Drawn for each task.',
       ),
     tasks: z.array(kind).min(1).max(100).describe('Kinds of tasks.'),
   })

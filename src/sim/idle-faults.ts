@@ -17,7 +17,7 @@ export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' 
       const told = decisions.find((entry) => entry.fault === name && wasKept(entry))
       return [
         name,
-        counts.decided === 0 ? 'it is aimed at none' : told ? whyKept(told) : 'it was drawn for none',
+        counts.decided === 0 ? 'no call matches it' : told ? whyKept(told) : 'it was drawn for no call',
       ]
     }),
   )
@@ -31,5 +31,5 @@ const wasKept = ({ status, because }: DecisionEntry): boolean =>
 
 function whyKept({ because, note }: DecisionEntry): string {
   if (because === 'write') return 'it spares tools that are not known to be read-only (allowWrites)'
-  return typeof note?.why === 'string' ? note.why : 'it does nothing to simulated servers'
+  return typeof note?.why === 'string' ? note.why : 'it has no effect on simulated servers'
 }

@@ -189,7 +189,7 @@ test('the status shows faults chosen too late to have an effect', async (context
   controller.arm('me', 'a test')
   for (const n of [1, 2]) await send(toolCall('t', { n }))
   const { stdout } = await command('status')
-  assert.match(stdout, /^slow did not reach 2 more calls: they ended before it took effect$/m)
+  assert.match(stdout, /^slow did not reach 2 more calls: they ended before the fault took effect$/m)
 })
 
 test('errors of a fault are printed line by line', async (context) => {

@@ -15,7 +15,7 @@ test('arguments that make no sense are named', async () => {
     [/: expected list, or run NAME\n/, 'list', 'all'],
     [/: expected list, or run NAME\n/, 'play', 'one'],
     [/NAME is missing/, 'run'],
-    [/all stands for every name/, 'run', 'all', 'hang'],
+    [/"all" runs every scenario/, 'run', 'all', 'hang'],
     [/--loud/, 'run', 'one', '--loud'],
     [/--control must be .*"8081"/, 'run', 'one', '--control', '8081'],
     [/--duration: .* from 1s/, 'run', 'one', '--duration', 'soon'],

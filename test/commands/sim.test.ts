@@ -133,7 +133,7 @@ test('an extra fault without hits is reported, and without any hits nothing is s
   })
   const { output } = await run(...usual, '--plan', 'both.yaml', '--json')
   assert.deepEqual((JSON.parse(output) as ReplayReport).notes, [
-    'astray of both.yaml hit no call: it is aimed at none',
+    'astray of both.yaml hit no call: no call matches it',
   ])
   const spared = ['--recording', 'writes.jsonl', '--policies', 'policies.yaml', '--plan', 'down.yaml']
   const none = await run(...spared)

@@ -27,7 +27,7 @@ test('a study is a table first, whose first line says the numbers of its model, 
   assert.equal(code, 0)
   assert.match(stdout, /^hol: .*the slow tool takes 5s.*seeds: 1\.\n/)
   assert.match(stdout, /\npolicies +calls of +p50 +p95 +success +good calls\nnone +fast tools/)
-  assert.match(stdout, /\nFindings\n- The p95 of fast tools/)
+  assert.match(stdout, /\nConclusions\n- The p95 of fast tools/)
 })
 
 test('--json gives plain data, the same as --format json', () => {

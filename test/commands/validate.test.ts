@@ -128,7 +128,7 @@ test('tools of an entry that differs from the running entry are not judged', asy
   assert.equal(code, 0)
   assert.equal(
     said.at(-1),
-    `  tools were not checked: the gateway at http://${control} has none of the file's servers up in the same form`,
+    `  tools were not checked: the gateway at http://${control} has no server of the file up with the same command or URL`,
   )
   assert.equal(said.length, 2, said.join('\n'))
 })

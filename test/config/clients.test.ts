@@ -19,7 +19,7 @@ const clients: Readonly<Record<string, { said: readonly string[]; servers?: read
   },
   'claude-code.json': {
     said: [
-      '13:18  mcpServers.search.timeout  warning: is taken for 600000ms; write it so, with its unit, to be sure',
+      '13:18  mcpServers.search.timeout  warning: is read as 600000ms; write the value with its unit, to be sure',
       '14:7  mcpServers.search.oauth  warning: is ignored: a gateway signs in nowhere; put a token into "headers"',
     ],
     servers: ['notes stdio', 'search http 600000', 'events sse'],
@@ -42,7 +42,7 @@ const clients: Readonly<Record<string, { said: readonly string[]; servers?: read
   'cline.json': {
     said: [
       '3:5  mcpServers["github.com/example/notes"]  warning: is known as "github-com-example-notes": at /mcp/github-com-example-notes, and as github-com-example-notes__… in the names of its tools',
-      '6:18  mcpServers["github.com/example/notes"].timeout  warning: is taken for 60s; write it so, with its unit, to be sure (and likewise in 1 more)',
+      '6:18  mcpServers["github.com/example/notes"].timeout  warning: is read as 60s; write the value with its unit, to be sure (and likewise in 1 more)',
       '8:7  mcpServers["github.com/example/notes"].autoApprove  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it (here and in 1 more)',
       '18:74  mcpServers.events.alwaysAllow  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it',
     ],
@@ -53,7 +53,7 @@ const clients: Readonly<Record<string, { said: readonly string[]; servers?: read
       '2:3  theme  warning: is a setting of a client, and ignored; so are selectedAuthType, telemetry',
       '5:12  mcp.allowed  warning: is for a client; a gateway ignores it, and runs all servers except those "disabled"',
       '10:31  mcpServers.notes.env.NOTES_TOKEN  warning: holds a $NAME, which is not expanded; write ${NAME} for a variable',
-      '11:18  mcpServers.notes.timeout  warning: is taken for 30000ms; write it so, with its unit, to be sure (and likewise in 1 more)',
+      '11:18  mcpServers.notes.timeout  warning: is read as 30000ms; write the value with its unit, to be sure (and likewise in 1 more)',
       '12:7  mcpServers.notes.trust  warning: is about asking a person before tool calls, which only clients do; a gateway ignores it ("trusted" believes the annotations of tools)',
     ],
     servers: ['notes stdio 30000', 'search auto 5000', 'events auto'],

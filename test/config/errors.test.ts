@@ -222,8 +222,8 @@ servers:
     [
       '3:12  gateway.control  0.0.0.0 is not a loopback address: add "controlToken", or listen on 127.0.0.1',
       '3:12  gateway.control  expected another port than "listen", found 9000 for both',
-      '5:3  servers.a__b  a server name may not contain or run into the separator "__"',
-      '6:3  servers.c_  a server name may not contain or run into the separator "__"',
+      '5:3  servers.a__b  a server name may not contain the separator "__", or end with a part of it',
+      '6:3  servers.c_  a server name may not contain the separator "__", or end with a part of it',
       '8:3  servers.search  differs from "Search" only by case, which people cannot tell apart',
       '12:32  servers.f.forwardHeaders.x-token  would be sent twice: "headers" sets it too',
     ],

@@ -51,8 +51,8 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   TYPE is a type listed by \`breakwater chaos types\`, such as conn.latency, or a type of mcp-chaos-monkey: latency, error,
   timeout, malformed, connection-refused, connection-drop, rate-limit or schema-mismatch. A DURATION is 250ms, 10s, 5m
   or a plain number of milliseconds. With the types of mcp-chaos-monkey, plain numbers for --duration and --retry-after
-  are seconds, as there. In \`status\`, DISCOVERY counts hits on the gateway's own requests. Exit codes: 0; 1 on failure;
-  2 for wrong arguments.`
+  are seconds, as in that tool. In \`status\`, DISCOVERY counts hits on the gateway's own requests. Exit codes: 0;
+  1 on failure; 2 for wrong arguments.`
 }
 
 function statusLines(status: Status, width: number, paint: Paint): string[] {
@@ -92,7 +92,7 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
         ]
       : []),
     ...(notReached > 0
-      ? [`${printable(name)} did not reach ${notReached} more calls: they ended before it took effect`]
+      ? [`${printable(name)} did not reach ${notReached} more calls: they ended before the fault took effect`]
       : []),
   ])
   return [

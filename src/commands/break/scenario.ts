@@ -54,9 +54,10 @@ export function scenario(args: readonly string[], out: Output, env: Env): Promis
       throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
     if (what !== 'run') throw new Misuse('expected list, or run NAME')
     const isAll = names.includes(ALL)
-    if (isAll && names.length > 1) throw new Misuse('all stands for every name: expected no other name')
+    if (isAll && names.length > 1) throw new Misuse('"all" runs every scenario: expected no other name')
     const { traffic: rate, 'no-traffic': observesOnly, tool, data } = values
-    if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
+    if (rate === 0)
+      throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes no calls')
     if (observesOnly && (rate !== undefined || tool !== undefined))
       throw new Misuse('--no-traffic excludes --traffic N and --tool GLOB')
     return runNamed(names, { ...values, isAll, data: data.replace(/\/+$/, '') }, out, env)

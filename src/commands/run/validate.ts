@@ -96,10 +96,12 @@ async function knownTools(config: Config, token: string | undefined, env: Env): 
   if (tools.size === 0)
     return {
       tools,
-      note: `tools were not checked: the gateway at ${base} has none of the file's servers up in the same form`,
+      note: `tools were not checked: the gateway at ${base} has no server of the file up with the same command or URL`,
     }
   const except =
-    unknown.length === 0 ? '' : `, except tools of ${unknown.join(', ')}: not up, or another entry there`
+    unknown.length === 0
+      ? ''
+      : `, except tools of ${unknown.join(', ')}: not up, or with another entry in the gateway`
   return { tools, note: `tools were checked against the gateway at ${base}${except}` }
 }
 

@@ -69,7 +69,7 @@ function timeouts(config: unknown): ConfigFinding[] {
     const [first, ...more] = taken.filter(({ timeout }) => /\d([a-z]+)$/.exec(timeout)?.[1] === unit)
     if (first === undefined) return []
     const others = more.length === 0 ? '' : ` (and likewise in ${more.length} more)`
-    const message = `is taken for ${first.timeout}; write it so, with its unit, to be sure${others}`
+    const message = `is read as ${first.timeout}; write the value with its unit, to be sure${others}`
     return [{ path: [...first.path, 'timeout'], at: 'value', message }]
   })
 }

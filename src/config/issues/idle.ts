@@ -229,7 +229,7 @@ export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigF
       meeting({ server: name, tool: match?.tool }, overrides).some(({ effect }) => effect === 'read_only')
     if (meant.length === 0 || meant.some(isKnown)) return []
     const tools = `${meant.map(([name]) => name).join(', ')}${match?.tool === undefined ? '' : ' that it matches'}`
-    const ways = `"trusted: true" believes what a server says of its tools, an override with "effect: read_only" names tools`
+    const ways = `"trusted: true" believes the server's own annotations, and an override with "effect: read_only" names read-only tools`
     const allowed = isFault ? '; "allowWrites: true" lets a fault hit any tool' : ''
     return find(`no tool of ${tools} is known to be read-only; ${ways}${allowed}`)
   })

@@ -94,7 +94,7 @@ function serverNames({ gateway: { separator }, mcpServers }: Config): ConfigFind
     }
     // In a tool's full name, the first separator must be the separator between server and tool.
     if (`${name}${separator}`.indexOf(separator) === name.length) return []
-    const message = `a server name may not contain or run into the separator "${separator}"`
+    const message = `a server name may not contain the separator "${separator}", or end with a part of it`
     return [{ path, at: 'key', message }]
   })
 }

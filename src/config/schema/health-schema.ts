@@ -42,14 +42,16 @@ export const serverHealth = z
     every: duration({ min: 1_000 })
       .default(60_000)
       .describe(
-        'Time between probes of a healthy server. In doubt, probes come six times as often, at most once a second; for a server that is down, after 1 s, 2 s and so on, up to 30 s.',
+        'Time between probes of a healthy server. While its state is in doubt, probes are six times as frequent, at most once a second. A server that is down is probed after 1 s, 2 s and so on, up to 30 s.',
       ),
     failures: z
       .int()
       .min(1)
       .max(10)
       .default(2)
-      .describe('Failed probes in a row that make an incident. The end of the process is one at once.'),
+      .describe(
+        'Failed probes in a row that make an incident. The end of the process makes an incident at once.',
+      ),
     tool: tool.optional(),
     slow: z
       .union([slow, z.literal(false)])

@@ -82,18 +82,18 @@ const limits = z
       .union([requestRate, z.literal(false)])
       .prefault({ rate: '1000/s', burst: 2_000 })
       .describe(
-        'For each session; clients without sessions, and `initialize`, count only for `perTenant`. Requests above the limit get the JSON-RPC error `rate_limited`. `false`: no limit.',
+        'Limit for each session; clients without sessions, and `initialize`, count only for `perTenant`. Requests above the limit get the JSON-RPC error `rate_limited`. `false`: no limit.',
       ),
     perTenant: z
       .union([requestRate, z.literal(false)])
       .prefault({ rate: '5000/s', burst: 10_000 })
       .describe(
-        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all new names together count as one tenant. `false`: no limit.',
+        'Limit for each tenant (the header x-breakwater-tenant, or else the name of the client); all new names together count as one tenant. `false`: no limit.',
       ),
     rejectionPause: duration({ min: 0, max: 10_000 })
       .default(1_000)
       .describe(
-        'Longest delay of a rejection. A client that retries earlier than told, more than ten times and more than ten times a second, gets its next rejections later and later, but never later than the time told. Other answers are never delayed. 0: no delay.',
+        'Longest delay of a rejection. A client that retries before the announced time, more than ten times and more than ten times a second, gets its next rejections with growing delays, but never after the announced time. Other answers are never delayed. 0: no delay.',
       ),
     connections: count(1_000_000)
       .default(20_000)
@@ -217,19 +217,19 @@ const match = z
 /** The block `policies`. */
 const mesh = z
   .strictObject({
-    defaults: z.strictObject(settings(true)).prefault({}).describe('For every call.'),
+    defaults: z.strictObject(settings(true)).prefault({}).describe('Policies for every call.'),
     overrides: z
       .array(z.strictObject({ match, effect: effect.optional(), ...settings(false) }))
       .max(1_000)
       .default([])
-      .describe('For some calls. For each policy, the last matching override that sets it wins.'),
+      .describe('Policies for some calls. For each policy, the last matching override that sets it wins.'),
     sets: z
       .record(setName, z.strictObject(settings(false)))
       .default({})
-      .describe('Named alternatives. The settings of a set win over defaults and overrides.'),
+      .describe('Named policy sets. The settings of a set win over defaults and overrides.'),
   })
   .prefault({})
-  .describe('Resilience policies, by name; `false` switches one off.')
+  .describe('Resilience policies, by name; `false` switches a policy off.')
 
 /** A server's name: part of URLs, and of its tools' names. */
 export const serverName = z

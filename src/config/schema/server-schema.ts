@@ -14,7 +14,7 @@ const globs = z.array(globPattern).max(1_000)
 
 /** Settings of every server, whatever its transport. */
 const serverSettings = {
-  disabled: z.boolean().default(false).describe('Keeps the entry and does not run it.'),
+  disabled: z.boolean().default(false).describe('Keeps the entry, but does not run the server.'),
   enabled: z.boolean().optional().describe('The opposite of `disabled`, as Zed writes it.'),
   trusted: z.boolean().default(false).describe("Whether the server's own annotations may be believed."),
   forwardBaggage: z
@@ -42,15 +42,17 @@ const serverSettings = {
   timeout: duration({ min: 1 })
     .optional()
     .describe(
-      'Longest duration of a call: an override of `attemptTimeout`, and of a shorter `deadline`, before all other overrides. For a bare number, the other keys decide between seconds (Cline, Roo Code) and milliseconds (Gemini CLI, Claude Code).',
+      'Longest duration of a call. Works like a first entry of `policies.overrides`, which sets `attemptTimeout` and extends a shorter `deadline`. For a bare number, the other keys decide between seconds (Cline, Roo Code) and milliseconds (Gemini CLI, Claude Code).',
     ),
   timeouts: z
     .strictObject({
-      connect: duration({ min: 1 }).default(5_000).describe('TCP and TLS.'),
+      connect: duration({ min: 1 })
+        .default(5_000)
+        .describe('Timeout for the TCP connection and the TLS handshake.'),
       start: duration({ min: 1 })
         .default(180_000)
         .describe(
-          'From the start of a process until its first output: `npx` and `uvx` download programs at their first start. A program that has started before gets three times its earlier time, and at least `discovery`.',
+          'Timeout from the start of a process until its first output: `npx` and `uvx` download programs at their first start. A program that has started before gets three times its earlier time, and at least `discovery`.',
         ),
       discovery: duration({ min: 1 })
         .default(10_000)
@@ -67,7 +69,7 @@ const serverSettings = {
   refresh: duration({ min: 1_000 })
     .default(300_000)
     .describe(
-      'How often its lists are fetched again; with health probes, at the next probe after this time.',
+      'Interval for fetching the lists of the server again; with health probes, at the next probe after this time.',
     ),
   health: z
     .union([serverHealth, z.literal(false)])
@@ -145,7 +147,7 @@ const tls = z
       .describe('Whether to refuse a certificate that is not trusted. Never false outside a test.'),
   })
   .refine(({ cert, key }) => (cert === undefined) === (key === undefined), '"cert" and "key" go together')
-  .describe('How https:// is verified.')
+  .describe('TLS settings for https:// URLs.')
 
 /** Keys with the address of a server. */
 const urlKeys = ['url', 'urls', 'httpUrl', 'serverUrl'] as const
@@ -156,7 +158,7 @@ export const httpServer = z
     type: z
       .enum(['auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
       .default('auto')
-      .describe('`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` detects which.'),
+      .describe('`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` detects the transport.'),
     url: serverUrl.optional().describe('The URL of the server.'),
     httpUrl: serverUrl.optional().describe('Another name for `url`, as Gemini CLI writes it.'),
     serverUrl: serverUrl.optional().describe('Another name for `url`, as Windsurf writes it.'),
@@ -235,7 +237,7 @@ const text = z.string().refine((value) => !value.includes('\0'), 'expected text 
 /** A server that the gateway runs as a child process. */
 export const stdioServer = z
   .strictObject({
-    type: z.literal('stdio').default('stdio').describe('Follows from `command`.'),
+    type: z.literal('stdio').default('stdio').describe('Optional, because `command` implies it.'),
     command: text.min(1).describe('Program to start.'),
     args: z.array(text).default([]).register(secrets, { secrecy: 'args' }).describe('Its arguments.'),
     env: z

@@ -20,7 +20,7 @@ export function inText(result: SearchResult, slo: Slo): string {
       ...inShort(finding.plan).map((line) => `     ${line}`),
       `   found as ${inShort(finding.found).join(' + ')}: ${withError(slo, finding.foundWith)}`,
       ...(finding.containedBy.length === 0
-        ? ['   contained by no tried single change of policies']
+        ? ['   no single policy change that was tried contains it']
         : [`   contained by ${finding.containedBy.join('\n            or   ')}`]),
     ].join('\n'),
   )
@@ -60,7 +60,7 @@ export function planFile(
   const comment = [
     `Slightly violates ${objective(slo)}: ${slo.sli} ${withError(slo, confirmed)} under seeds not used to find the plan,`,
     `${withError(slo, searched)} in the search, ${withError(slo, checked)} in the check, and ${valueOf(slo, baseline.mean)} without faults (means with standard errors).`,
-    `Contained by: ${containedBy.length === 0 ? 'no tried single change of policies' : containedBy.join(', or ')}`,
+    `Contained by: ${containedBy.length === 0 ? 'none of the single policy changes that were tried' : containedBy.join(', or ')}`,
     `Found on simulated servers by breakwater search with ${Object.entries(options)
       .map(([name, value]) => `${name}=${value}`)
       .join(' ')}`,

@@ -131,7 +131,7 @@ export const ablation: Study = {
       return { ...one, usual: means[usualAt]!, radiusMore: more('radius'), tcsrMore: more('tcsr') }
     })
     return {
-      model: `${TASKS} tasks of ${FAN_OUT} calls, ${CONCURRENCY} at a time; a call takes ${formatDuration(CALL_MS)}, and a step of an agent at least ${formatDuration(STEP_MS)}, and tasks begin on a schedule; ${inWords(RATE, 'share')} of the calls are hit (bursts last ${formatDuration(BURST_MS)} on average; of the delays, which hit ${inWords(DELAYED, 'share')}, the median is 2s and the p99 2m), or the server is down from ${formatDuration(DOWN_FROM_MS)} to ${formatDuration(DOWN_TO_MS)}; seeds: ${options.seeds}. Differences are to the default.`,
+      model: `${TASKS} tasks of ${FAN_OUT} calls, ${CONCURRENCY} at a time; a call takes ${formatDuration(CALL_MS)}, and a step of an agent at least ${formatDuration(STEP_MS)}, and tasks begin on a schedule; ${inWords(RATE, 'share')} of the calls are hit (bursts last ${formatDuration(BURST_MS)} on average; delays hit ${inWords(DELAYED, 'share')}, with a median of 2s and a p99 of 2m), or the server is down from ${formatDuration(DOWN_FROM_MS)} to ${formatDuration(DOWN_TO_MS)}; seeds: ${options.seeds}. Differences are relative to the default.`,
       tables: mixes.map((mix) => ({
         name: mix.name,
         title: `Under ${mix.name}`,
@@ -202,11 +202,11 @@ function sentence(mix: Mix, measured: readonly Measured[]): string {
     )
     .map(({ choice, tcsrMore }) => `${inWords(mean(tcsrMore), 'points')} ${nameOf(choice)}`)
   return [
-    `${first}; ${changes.length === 0 ? 'nothing clearly changes that' : changes.join(', ')}.`,
+    `${first}; ${changes.length === 0 ? 'no change of policies clearly changes this' : changes.join(', ')}.`,
     ...(unnoticed.length === 0
       ? []
       : [
-          `TCSR is higher by ${listed(unnoticed)}, and nothing got better: the errors are no longer noticed.`,
+          `TCSR is higher by ${listed(unnoticed)}, but no fewer tasks fail: the errors are no longer noticed.`,
         ]),
   ].join(' ')
 }

@@ -183,7 +183,7 @@ function sentences(measured: readonly Measured[]): string[] {
     const most = Math.max(...found.map((row) => silent(row, kind, choice.name)))
     return found.length === 0
       ? `${key}: no task fails silently.`
-      : `${key}: tasks fail silently under ${found.length} of ${known.length} faults, at most ${share(most)} of them (${listed(found.filter((row) => silent(row, kind, choice.name) === most).map(({ fault }) => fault.type))}).`
+      : `${key}: tasks fail silently under ${found.length} of ${known.length} faults, at most ${share(most)} of the tasks (${listed(found.filter((row) => silent(row, kind, choice.name) === most).map(({ fault }) => fault.type))}).`
   })
   const deceived = known
     .map(({ fault, ofFault }) => ({
@@ -205,7 +205,7 @@ function sentences(measured: readonly Measured[]): string[] {
           )
           return found.length === 0 ? [] : [`"${key}" under ${listed(told)}`]
         }),
-      )}; of equal cells the first is named.`,
+      )}; if several are equal, only the first is named.`,
     )
   const always = deceived.filter((one) => !isLowered(one))
   if (always.length > 0)
@@ -215,7 +215,7 @@ function sentences(measured: readonly Measured[]): string[] {
   const idle = rows.filter(({ isApplicable }) => !isApplicable)
   if (idle.length > 0)
     said.push(
-      `Nothing is said of ${listed(idle.map(({ fault, why }) => `${fault.type} (${why ?? NO_HIT})`))}.`,
+      `The study shows nothing about ${listed(idle.map(({ fault, why }) => `${fault.type} (${why ?? NO_HIT})`))}.`,
     )
   return said
 }

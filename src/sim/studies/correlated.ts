@@ -117,7 +117,7 @@ export const correlated: Study = {
     const errorsOf = (form: Form) =>
       1 - measured.find((one) => one.form === form && one.choice === none)!.tcsr
     return {
-      model: `${TASKS} tasks of ${FAN_OUT} calls, one after the other; a task goes on after a failed call; ${TOOLS.length} tools of ${SERVERS.length} servers; a call takes ${formatDuration(CALL_MS)}; ${inWords(RATE, 'share')} of the calls fail at first; episodes hit one server for ${inWords(EPISODE_SHARE, 'share')} of the time, ${EPISODE_CALLS} calls on average; seeds: ${seeds}.`,
+      model: `${TASKS} tasks of ${FAN_OUT} calls, one after the other; a task goes on after a failed call; ${TOOLS.length} tools of ${SERVERS.length} servers; a call takes ${formatDuration(CALL_MS)}; ${inWords(RATE, 'share')} of the calls get an error on the first attempt; episodes hit one server for ${inWords(EPISODE_SHARE, 'share')} of the time, ${EPISODE_CALLS} calls on average; seeds: ${seeds}.`,
       tables: [
         {
           name: 'cells',
@@ -186,20 +186,20 @@ function sentences(measured: readonly Measured[]): string[] {
     value < 0.0005 ? `${Number((value * 100).toPrecision(1))} %` : share(value)
   const radiusOf = ({ radii }: Measured) => meanInWords(radii, fineShare)
   const said = [
-    `Without policies about the same share of errors fails these shares of the tasks (± standard error): ${listed(bare.map((one) => `${radiusOf(one)} (${one.form.name}; ${share(1 - one.tcsr)} of the calls fail)`))}; for independent ones ${share(PREDICTED)} is predicted.`,
+    `Without policies about the same share of errors fails these shares of the tasks (± standard error): ${listed(bare.map((one) => `${radiusOf(one)} (${one.form.name}; ${share(1 - one.tcsr)} of the calls fail)`))}; for independent errors ${share(PREDICTED)} is predicted.`,
     `Of the calls that meet an error, retries mend ${listed(retried.map((one, at) => `${share(one.mended)} (${one.form.name}; blast radius ${share(bare[at]!.radius)} without policies, ${radiusOf(one)} with retries)`))}.`,
   ]
   const lost = retried.filter(({ mended }) => mended < MENDED).map(({ form }) => form)
   said.push(
     lost.length === 0
-      ? `Retries mend at least ${share(MENDED)} of them in every form.`
-      : `Retries mend less than ${share(MENDED)} of them at ${names(lost)}: these last ${listed(lost.map(({ calls }) => roundedDuration(calls * CALL_MS)))} on average.`,
+      ? `Retries mend at least ${share(MENDED)} of these calls in every form of errors.`
+      : `Retries mend less than ${share(MENDED)} of these calls at ${names(lost)}: these errors last ${listed(lost.map(({ calls }) => roundedDuration(calls * CALL_MS)))} on average.`,
   )
   const stuck = forms.filter((form) => cell(form, NO_PROBES).lockIn > cell(form, none).lockIn)
   said.push(
     stuck.length === 0
-      ? 'A breaker without probes locked out in no form more often than no policy at all.'
-      : `A breaker without probes locks out: more than ${share(LOCKED_IN)} of the tasks fail in ${listed(stuck.map((form) => `${share(cell(form, NO_PROBES).lockIn)} of the seeds (${form.name}; without policies ${share(cell(form, none).lockIn)})`))}.`,
+      ? 'In no form of errors does a breaker without probes fail most tasks of a run more often than no policies do.'
+      : `A breaker without probes stays open: more than ${share(LOCKED_IN)} of the tasks fail in ${listed(stuck.map((form) => `${share(cell(form, NO_PROBES).lockIn)} of the seeds (${form.name}; without policies ${share(cell(form, none).lockIn)})`))}.`,
   )
   const worse = forms.filter((form) => {
     const usual = cell(form, byDefault)
@@ -208,7 +208,7 @@ function sentences(measured: readonly Measured[]): string[] {
   })
   if (worse.length > 0)
     said.push(
-      `With a breaker that probes, the default policies fail more tasks than without one: ${listed(worse.map((form) => `${radiusOf(cell(form, WITH_BREAKER))} instead of ${radiusOf(cell(form, byDefault))} (${form.name})`))}. While it is open, it rejects calls that would have met no error.`,
+      `With a breaker that probes, the default policies fail more tasks than without one: ${listed(worse.map((form) => `${radiusOf(cell(form, WITH_BREAKER))} instead of ${radiusOf(cell(form, byDefault))} (${form.name})`))}. While the breaker is open, it rejects calls that would have met no error.`,
     )
   return said
 }

@@ -76,7 +76,7 @@ async function run(cell: Cell, seed: number) {
             fails: (call, now) =>
               now < toldUntil(call)
                 ? undefined
-                : gatewayError('upstream_unavailable', 'the server ran out of the time that it was told'),
+                : gatewayError('upstream_unavailable', 'the server ended the run at the forwarded deadline'),
           },
         },
       },
@@ -124,7 +124,7 @@ export const deadline: Study = {
       unwanted: mean(runs[at]!.map(({ unwanted }) => unwanted)),
     }))
     return {
-      model: `${CALLS} calls at ${CALLS_PER_S}/s; a run takes ${formatDuration(LATENCY.median)} in the median and ${formatDuration(LATENCY.p99)} at p99 (lognormal), ${POOL} at a time, which keeps them busy for ${inWords(BUSY, 'share')} of the time; the server runs on when it is left, and gives up at a deadline that it was told; attempt timeout ${formatDuration(ATTEMPT_MS)} where there is one; seeds: ${options.seeds}.`,
+      model: `${CALLS} calls at ${CALLS_PER_S}/s; a run takes ${formatDuration(LATENCY.median)} in the median and ${formatDuration(LATENCY.p99)} at p99 (lognormal), ${POOL} at a time, so the pool is busy for ${inWords(BUSY, 'share')} of the time; the server continues a run after its caller has left, but ends it at a forwarded deadline; attempt timeout ${formatDuration(ATTEMPT_MS)} in some rows; seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'deadlines',
@@ -179,11 +179,11 @@ function sentences(measured: readonly Measured[]): string[] {
   const whole = ({ cell: { total, attempt } }: Measured) =>
     `a deadline of ${formatDuration(total)} ${attempt === undefined ? 'without an attempt timeout' : `and an attempt timeout of ${formatDuration(attempt)}`}`
   const said = [
-    `Forwarding the deadline saves the most work at ${whole(idle.off)}: ${share(idle.off.wasted)} of the work of the server is for agents that have left, and ${share(idle.on.wasted)} when it is told.`,
+    `Forwarding the deadline saves the most work at ${whole(idle.off)}: ${share(idle.off.wasted)} of the work of the server is for agents that have left, and ${share(idle.on.wasted)} with forwarding.`,
   ]
   if (helped.on.inTime - helped.off.inTime > MATTERS)
     said.push(
-      `It brings the most calls home at ${whole(helped.off)}: ${share(helped.on.inTime)} in time instead of ${share(helped.off.inTime)}.`,
+      `Forwarding helps the most calls at ${whole(helped.off)}: ${share(helped.on.inTime)} are answered in time instead of ${share(helped.off.inTime)}.`,
     )
   const timed = TOTALS.map((total) => ({
     bare: find(total, undefined, false),
@@ -200,10 +200,10 @@ function sentences(measured: readonly Measured[]): string[] {
   const loss = timed.filter(({ bare, timed }) => bare.inTime - timed.inTime > MATTERS)
   const without = `An attempt timeout of ${formatDuration(ATTEMPT_MS)} without forwarding`
   if (gain.length > 0)
-    said.push(`${without} brings more calls home (deadline: share in time): ${inTime(gain)}.`)
+    said.push(`${without} gets more calls answered in time (deadline: share in time): ${inTime(gain)}.`)
   if (loss.length > 0)
     said.push(
-      `${without} brings fewer calls home (deadline: share in time): ${inTime(loss)}. What it gives up runs on, and is asked for again.`,
+      `${without} gets fewer calls answered in time (deadline: share in time): ${inTime(loss)}. The server continues timed-out runs, and the gateway retries their calls.`,
     )
   return said
 }

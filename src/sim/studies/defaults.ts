@@ -42,7 +42,7 @@ interface Cell {
  */
 export const defaultsStudy: Study = {
   about:
-    'what the default policies do for agents, beside no policies and the defaults of others, in each way to be ill',
+    'the default policies compared with no policies and the defaults of others, for each illness of a server',
   seeds: 4,
   async run(options) {
     const cells: Cell[] = [
@@ -85,11 +85,11 @@ export const defaultsStudy: Study = {
     })
     const shown = [none.name, defaults.name]
     return {
-      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed; where one agent or one tool is at fault, the tasks are those of the others. ${USUAL_NAME}, reads of ${formatDuration(USUAL.callMs)} where nothing else is said; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}; for 64 agents ${seedsOf(others['64 agents'])}.`,
+      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed; where one agent or one tool is at fault, only tasks of the other agents count. ${USUAL_NAME}, reads of ${formatDuration(USUAL.callMs)} unless stated otherwise; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}; for 64 agents ${seedsOf(others['64 agents'])}.`,
       tables: [
         {
           name: 'sets',
-          title: 'Tasks failed, by what ails the server and by policies',
+          title: 'Tasks failed, by illness of the server and by policies',
           columns: bySets('the server', 'share'),
           rows: rows.map((illness) =>
             valuesBySets(illness.name, (set) => summaryOf(illness, USUAL, set).failedTasks),
@@ -107,7 +107,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'ill',
-          title: 'Attempts that find the server ill, for each call that is made meanwhile, by policies',
+          title: 'Attempts at the ill server, for each call made meanwhile, by policies',
           columns: bySets('the server', 'count'),
           rows: rows.map((illness) =>
             valuesBySets(illness.name, (set) => summaryOf(illness, USUAL, set).ill),
@@ -116,7 +116,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'price',
-          title: 'Cost of the defaults, and time to recovery',
+          title: 'Cost of the defaults, and time until the last failure',
           columns: [
             { key: 'server', label: 'the server' },
             { key: 'failedCalls', label: 'calls failed', unit: 'share' },
@@ -174,7 +174,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'cells',
-          title: 'All that was measured, by load, by what ails the server and by policies',
+          title: 'All measurements, by load, illness of the server and policies',
           columns: [
             { key: 'load', label: 'load' },
             { key: 'server', label: 'the server' },
@@ -213,7 +213,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'crowds',
-          title: 'All that was measured under overload',
+          title: 'All measurements under overload',
           columns: [
             { key: 'server', label: 'the server' },
             { key: 'policies', label: 'policies' },
@@ -307,7 +307,7 @@ function sentences(
     summaryOf(illness, load, set).failedTasks
   const unhurtBy = (set: Cell['set']) => rows.filter((illness) => failedOf(illness, set) === 0).length
   const said = [
-    `By default no task fails in ${unhurtBy(defaults)} of ${rows.length} rows; without policies none fails in ${unhurtBy(none)}.`,
+    `By default no task fails in ${unhurtBy(defaults)} of ${rows.length} rows; without policies no task fails in ${unhurtBy(none)}.`,
   ]
   const worseUnder = (load: Load) =>
     rows.flatMap((illness) => {
@@ -317,7 +317,7 @@ function sentences(
   const worse = worseUnder(USUAL)
   said.push(
     worse.length === 0
-      ? 'In no row more tasks fail by default than without policies.'
+      ? 'There is no row in which more tasks fail by default than without policies.'
       : `More tasks fail by default than without policies: ${listed(worse)}.`,
   )
   /** Returns a text if another set is better than the defaults by more than a point; else an empty list. */
@@ -340,11 +340,11 @@ function sentences(
   )
   said.push(
     worseLoads.length === 0
-      ? 'No more tasks fail by default than without policies under the other loads either.'
+      ? 'Also under the other loads, no more tasks fail by default than without policies.'
       : `Under other loads more tasks fail by default: ${listed(worseLoads)}.`,
   )
   for (const [why, losers] of byReason([...rows, ...overloads]))
-    said.push(`Why, of ${listed(losers)}: ${why}.`)
+    said.push(`Reason for ${listed(losers)}: ${why}.`)
   const writes = rows.reduce((total, illness) => total + summaryOf(illness, others.writes, defaults).twice, 0)
   said.push(writes === 0 ? 'No write ran twice.' : `${writes} writes ran twice.`)
   return said

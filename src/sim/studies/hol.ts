@@ -114,7 +114,7 @@ export const hol: Study = {
       }),
     )
     return {
-      model: `${AGENTS} agents with ${TASKS} tasks of ${kinds.length} calls, one of them of the slow tool, and at least ${formatDuration(STEP_MS)} for each; the slow tool takes ${formatDuration(SLOW_MS)}, all others ${formatDuration(CALL_MS)} (±${inWords(SPREAD, 'share')}); a server runs ${POOL} calls at a time, and the bulkhead lets ${POOL} to each; seeds: ${options.seeds}.`,
+      model: `${AGENTS} agents with ${TASKS} tasks of ${kinds.length} calls, one of them of the slow tool, with at least ${formatDuration(STEP_MS)} per call; the slow tool takes ${formatDuration(SLOW_MS)}, all others ${formatDuration(CALL_MS)} (±${inWords(SPREAD, 'share')}); a server runs ${POOL} calls at a time, and the bulkhead admits ${POOL} calls to each server; seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'tools',
@@ -164,8 +164,8 @@ function sentences(measured: readonly Measured[]): string[] {
   const share = (value: number) => inWords(value, 'share')
   const rate = (value: number) => inWords(value, 'perSecond')
   return [
-    `The p95 of fast tools on the server of the slow one is ${ms(bare!.fast.p95)} without policies, ${ms(limited!.fast.p95)} with the bulkhead alone and ${ms(whole!.fast.p95)} with the default policies; ${share(bare!.fast.success)}, ${share(limited!.fast.success)} and ${share(whole!.fast.success)} of their calls succeed.`,
-    `Of the calls of the slow tool ${share(bare!.slow.success)} succeed without policies, and ${share(limited!.slow.success)} with the bulkhead alone, which rejects the others: ${rate(bare!.slow.perSecond)} and ${rate(limited!.slow.perSecond)} good calls.`,
-    `The p95 of the other server is ${ms(bare!.other.p95)} without policies and ${ms(limited!.other.p95)} with the bulkhead; agents that wait elsewhere call it less often: ${rate(bare!.other.perSecond)} and ${rate(limited!.other.perSecond)}.`,
+    `The p95 of fast tools on the server with the slow tool is ${ms(bare!.fast.p95)} without policies, ${ms(limited!.fast.p95)} with the bulkhead alone and ${ms(whole!.fast.p95)} with the default policies; ${share(bare!.fast.success)}, ${share(limited!.fast.success)} and ${share(whole!.fast.success)} of their calls succeed.`,
+    `Of the calls of the slow tool ${share(bare!.slow.success)} succeed without policies, and ${share(limited!.slow.success)} with the bulkhead alone, which rejects the other calls: ${rate(bare!.slow.perSecond)} and ${rate(limited!.slow.perSecond)} good calls.`,
+    `The p95 of the other server is ${ms(bare!.other.p95)} without policies and ${ms(limited!.other.p95)} with the bulkhead; agents that wait for the slow tool call the other server less often: ${rate(bare!.other.perSecond)} and ${rate(limited!.other.perSecond)}.`,
   ]
 }

@@ -16,8 +16,8 @@ export function htmlOf({ name, about, model, tables, series, seen }: Told): stri
 <p class="note">${unbroken(model)}</p>
 </div>
 <section id="seen">
-<h2>Findings</h2>
-${blockMarkup({ list: seen.map(unbroken) }, 'Findings')}
+<h2>Conclusions</h2>
+${blockMarkup({ list: seen.map(unbroken) }, 'Conclusions')}
 </section>
 ${tables.map(tableMarkup)}
 ${series.map(chartMarkup)}`,

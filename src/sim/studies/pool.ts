@@ -236,7 +236,7 @@ export const pool: Study = {
       }
     })
     return {
-      model: `${CALLS_PER_S} calls/s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}), behind a rate limit of ${LIMIT_PER_S}/s; the pool is cut for ${CUT_TO_S - CUT_FROM_S}s, and watched for ${LENGTH_S - CUT_TO_S}s after; attempt timeout ${listed(timeoutsInWords)}, which the server does not hear of; bounded: retries of the gateway, which wait until another call has succeeded, and which its retry budget bounds (after timeouts ${inWords(BUDGET.costlyRatio, 'share')} of the calls of ${formatDuration(BUDGET.window)} or ${inWords((BUDGET.floor * BUDGET.costlyRatio) / BUDGET.ratio, 'perSecond')}), ${RETRIES} for a call at most; unbounded: the agent tries again every ${formatDuration(AGAIN_MS)}; in time is ${formatDuration(PATIENCE_MS)}; seeds: ${options.seeds}.`,
+      model: `${CALLS_PER_S} calls/s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}), behind a rate limit of ${LIMIT_PER_S}/s; the pool is cut for ${CUT_TO_S - CUT_FROM_S}s, and watched for ${LENGTH_S - CUT_TO_S}s after; attempt timeout ${listed(timeoutsInWords)}, without notice to the server; bounded: retries of the gateway, which wait until another call has succeeded, within its retry budget (after timeouts ${inWords(BUDGET.costlyRatio, 'share')} of the calls of ${formatDuration(BUDGET.window)} or ${inWords((BUDGET.floor * BUDGET.costlyRatio) / BUDGET.ratio, 'perSecond')}), ${RETRIES} for a call at most; unbounded: the agent tries again every ${formatDuration(AGAIN_MS)}; an answer within ${formatDuration(PATIENCE_MS)} is in time; seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'stages',
@@ -318,14 +318,14 @@ function sentences(measured: readonly Measured[]): string[] {
   const others = well.filter(({ cell }) => cell.stage >= firstIll)
   if (firstIll > 1)
     said.push(
-      `Without an outage, whatever the retries: ${firstIll === 2 ? 'stage 1' : `stages 1 to ${firstIll - 1}`}.`,
+      `No outage, with bounded and with unbounded retries: ${firstIll === 2 ? 'stage 1' : `stages 1 to ${firstIll - 1}`}.`,
     )
-  if (others.length > 0) said.push(`Without an outage: ${listed(others.map(({ cell }) => nameOf(cell)))}.`)
+  if (others.length > 0) said.push(`No outage: ${listed(others.map(({ cell }) => nameOf(cell)))}.`)
   for (const { cell, cut, later, tries, recovered, recoveryS, causeDuring, causeAfter } of ill) {
     const back =
       recovered === 1
-        ? `it is well ${inWords(recoveryS, 's')} after the cut has ended`
-        : `it is not well again within ${LAST_S - CUT_TO_S}s after the cut has ended${recovered > 0 ? ` in ${share(1 - recovered)} of the seeds` : ''}`
+        ? `the calls recover ${inWords(recoveryS, 's')} after the end of the cut`
+        : `the calls do not recover within ${LAST_S - CUT_TO_S}s after the end of the cut${recovered > 0 ? ` in ${share(1 - recovered)} of the seeds` : ''}`
     said.push(
       `At ${nameOf(cell)}, ${share(cut)} of the calls are in time during the cut (cause: ${causeDuring}), and ${share(later)} after it (cause: ${causeAfter}); ${back}, with ${inWords(tries, 'count')} tries per call.`,
     )

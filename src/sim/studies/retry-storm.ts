@@ -230,7 +230,7 @@ export const retryStorm: Study = {
       }
     })
     return {
-      model: `${CALLS_PER_S} calls/s for ${LENGTH_S}s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}); from ${HICCUP_FROM_S}s to ${HICCUP_TO_S}s it begins no run; each level tries ${TRIES} times; a try is given up after ${formatDuration(TRY_MS)}, which the server does not hear of; seeds: ${options.seeds}.`,
+      model: `${CALLS_PER_S} calls/s for ${LENGTH_S}s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}); from ${HICCUP_FROM_S}s to ${HICCUP_TO_S}s the server begins no run; each level tries ${TRIES} times; a try times out after ${formatDuration(TRY_MS)}, without notice to the server; seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'arms',
@@ -290,7 +290,7 @@ function sentences(measured: readonly Measured[]): string[] {
   const told = ({ arm }: Measured) => nameOf(arm)
   const nobody = measured.find(({ arm }) => arm.levels.length === 0)!
   const said = [
-    `Where nobody tries again, the peak is ${inWords(nobody.peak, 'perSecond')}, and ${inWords(nobody.answered, 'share')} of the calls are answered: what is lost is lost to the pause.`,
+    `Without retries, the peak is ${inWords(nobody.peak, 'perSecond')}, and ${inWords(nobody.answered, 'share')} of the calls are answered: only the pause loses calls.`,
   ]
   const unbounded = measured
     .filter(({ arm }) => arm.budgets === 'none' && arm.levels.length > 0)
@@ -303,11 +303,11 @@ function sentences(measured: readonly Measured[]): string[] {
   const back = measured.filter(({ recovered }) => recovered === 1)
   if (lost.length > 0)
     said.push(
-      `Within ${LENGTH_S - HICCUP_TO_S}s after the pause these do not recover in every seed: ${lost.map((one) => `${told(one)} (${inWords(one.recovered, 'share')})`).join('; ')}.`,
+      `Within ${LENGTH_S - HICCUP_TO_S}s after the pause these combinations do not recover in every seed: ${lost.map((one) => `${told(one)} (${inWords(one.recovered, 'share')})`).join('; ')}.`,
     )
   if (back.length > 0)
     said.push(
-      `These recover: ${back.map((one) => `${told(one)} (after ${inWords(one.afterS, 's')})`).join('; ')}.`,
+      `These combinations recover in every seed: ${back.map((one) => `${told(one)} (after ${inWords(one.afterS, 's')})`).join('; ')}.`,
     )
   const alone = measured.filter(
     ({ arm, recovered }) => arm.budgets === 'gateway' && !arm.others && recovered < 1,
@@ -320,7 +320,7 @@ function sentences(measured: readonly Measured[]): string[] {
   for (const { arm } of multiplied) {
     const allowed = CALLS_PER_S * (1 + TERMS.ratio) ** arm.levels.length
     said.push(
-      `Budgets multiply too: with ${inWords(TERMS.ratio, 'share')} on each level, ${levelsOf(arm)} may make ${inWords(allowed, 'perSecond')}, on average over a budget's window of ${formatDuration(TERMS.window)}, of ${inWords(CALLS_PER_S, 'perSecond')}, for a server that can answer ${inWords(CAPACITY_PER_S, 'perSecond')}; they do not recover in every seed.`,
+      `Budgets multiply too: with ${inWords(TERMS.ratio, 'share')} on each level, ${levelsOf(arm)} may send ${inWords(allowed, 'perSecond')}, on average over a budget's window of ${formatDuration(TERMS.window)}, for ${inWords(CALLS_PER_S, 'perSecond')} of calls, to a server that can answer ${inWords(CAPACITY_PER_S, 'perSecond')}; the calls do not recover in every seed.`,
     )
   }
   return said

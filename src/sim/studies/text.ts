@@ -20,7 +20,7 @@ export function textOf({ name, about, model, tables, series, seen }: Told, brief
       .filter(({ isLong }) => isLong !== true)
       .map(({ title, ...table }) => `${title}\n${tableText(table)}`),
     ...(brief ? [] : series.map(seriesText)),
-    ['Findings', ...seen.map((sentence) => `- ${sentence}`)].join('\n'),
+    ['Conclusions', ...seen.map((sentence) => `- ${sentence}`)].join('\n'),
   ]
   return parts.join('\n\n')
 }

@@ -22,7 +22,9 @@ test('retries outlast bursts, and add next to nothing to the load', () => {
       assert.ok(value(errors, policies, 'attempts') < 1.05, errors)
     }
   assert.ok(
-    findings.seen.some((sentence) => /^Retries mend at least 50 % of them in every form/.test(sentence)),
+    findings.seen.some((sentence) =>
+      /^Retries mend at least 50 % of these calls in every form/.test(sentence),
+    ),
   )
 })
 
@@ -52,5 +54,5 @@ test('a breaker without probes locks out where nothing else does', () => {
     assert.equal(value(errors, 'none', 'lockIn'), 0, errors)
   }
   assert.equal(value('independent', 'breaker without probes', 'lockIn'), 0)
-  assert.ok(findings.seen.some((sentence) => sentence.startsWith('A breaker without probes locks out: ')))
+  assert.ok(findings.seen.some((sentence) => sentence.startsWith('A breaker without probes stays open: ')))
 })

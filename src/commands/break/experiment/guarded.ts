@@ -88,7 +88,7 @@ function planLines(plan: Plan, width: number): string[] {
   const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
   const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
   return [
-    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; earlier completed runs of the same plan: ${completedBefore}`}`,
+    `${name}: takes ${roundedDuration(lengthMs)} plus recovery${completedBefore === 0 ? '' : `; completed earlier with the same plan: ${numbered(completedBefore, 'run')}`}`,
     ...table(['TARGET', 'TOOLS', 'HIT BY FAULTS'], servers, width),
     ...stages.map(
       ({ share, duration, isSkipped }, at) =>
@@ -225,7 +225,7 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
       const shown = answered.value as ShownRun
       if (shown.id !== begun.id) {
         throw new UnusableInput(
-          `run ${begun.id} of ${begun.name} was followed by run ${shown.id} of somebody else: its end is in the journal only`,
+          `run ${begun.id} of ${begun.name} was followed by run ${shown.id} of another user: only the journal shows how the first run ended`,
         )
       }
       if (isOver(shown)) {

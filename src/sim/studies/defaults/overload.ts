@@ -35,7 +35,7 @@ const crowded = {
   perS: (second: number) => (second >= 10 && second < 40 ? 130 : 50),
   overS: 40,
   loses: {
-    why: 'the bulkhead bounds its queue, and these agents stop to come before a queue without a bound is too long',
+    why: 'the bulkhead limits its queue, and the overload ends before an unlimited queue would get too long',
   },
 }
 
