@@ -17,7 +17,7 @@ export const groups = {
 
 export interface Listed {
   readonly group: keyof typeof groups
-  /** A line for the list of all commands. */
+  /** Description of the command in the list of all commands, one line. */
   readonly about: string
   /** Loads the command's module: loading the whole gateway takes longer than most commands. */
   readonly load: () => Promise<Run>

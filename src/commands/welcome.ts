@@ -3,7 +3,10 @@ import { findConfig } from './run/find-config.ts'
 import { usageOf } from './help.ts'
 import type { Commands } from './listed.ts'
 
-/** `breakwater` without a command: next steps, depending on a config. Resolves to the exit code. */
+/**
+ * `breakwater` without a command: prints next steps, which depend on whether the folder has a config. Resolves to the
+ * exit code.
+ */
 export async function welcome(commands: Commands, out: Output): Promise<number> {
   const config = await findConfig(process.cwd())
   out.stdout(

@@ -40,7 +40,7 @@ export interface Reading {
  * calls.
  */
 interface News extends ReadConfig {
-  /** Names of all servers, in the config's order; the config has only the new or changed entries. */
+  /** Names of all servers, in the config's order. The config in this result has only the new or changed entries. */
   readonly names: readonly string[]
 }
 

@@ -30,7 +30,7 @@ import { withoutInterpolated } from './secrets/redact-text.ts'
 /** The `digestOf` each file that was read, by absolute path. */
 export type FilesRead = ReadonlyMap<string, string>
 
-/** A usable config, or all reasons against using the config. */
+/** A usable config, or all errors that make the config unusable. */
 export type Loaded =
   | {
       readonly ok: true
@@ -106,7 +106,7 @@ const PEM = { ca: 'CERTIFICATE-----', cert: 'CERTIFICATE-----', key: 'PRIVATE KE
  */
 async function unfit(file: string, key: keyof typeof PEM): Promise<string | undefined> {
   const found = await stat(file)
-  // Reading a pipe or a device would block everything.
+  // Refuses pipes and devices, because reading one could block the process.
   if (!found.isFile()) return `${file} is no regular file`
   if (found.size > MAX_PEM) return `${file} has ${found.size} bytes (at most ${MAX_PEM})`
   if ((await readWhole(file, 'latin1')).includes(PEM[key])) return undefined
@@ -249,7 +249,7 @@ interface Sources extends Reading {
   readonly files: readonly string[]
   /** The text of each file, or why the file cannot be read, by path. */
   readonly texts: Map<string, TextFile>
-  /** Servers missing in `value`, because they are disabled and unreadable. */
+  /** Paths of servers removed from `value`: they are disabled, and their entries cannot be read. */
   readonly leftOut: readonly ConfigPath[]
 }
 

@@ -25,7 +25,7 @@ export interface ClientOptions {
 export interface Client {
   /** Rejects when opening takes too long or is stopped. */
   open(): Promise<void>
-  /** Never rejects. Tells the gateway about a cancelled call. */
+  /** Never rejects. Notifies the gateway of a cancelled call. */
   call(call: ToolCall, within: Within): Promise<Answer>
   /** Never rejects. */
   close(): Promise<unknown>
@@ -37,7 +37,10 @@ const OPEN_MS: Millis = 30_000
 /** Timeout for ending a session, in milliseconds. */
 const LEAVE_MS: Millis = 2_000
 
-/** How much longer than its agent a client waits, in milliseconds: the agent's timeout cancels first. */
+/**
+ * Time by which the client's timeout exceeds the agent's timeout, in milliseconds, so the agent's timeout cancels
+ * first.
+ */
 const GRACE_MS: Millis = 1_000
 
 /** Maximum number of clients that are opened at the same time. */
@@ -110,7 +113,7 @@ export class SessionClient implements Client {
   async close(): Promise<void> {
     const { sessionId } = this.#transport
     if (sessionId !== undefined) {
-      // After a failed connection the client has closed its transport, which sends nothing any more.
+      // After a failed connection the client has closed its transport, so a new transport ends the session.
       const way =
         this.#sdk.transport === undefined
           ? new StreamableHTTPClientTransport(this.#url, { sessionId })

@@ -14,7 +14,7 @@ export interface ToolCall {
   readonly meta: Readonly<Record<string, unknown>>
 }
 
-/** The answer to a call: a result, or the reason for its absence in a word. */
+/** The answer to a call: a result, or a short reason why there is none. */
 export type Answer =
   | { readonly ok: true; readonly result: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly why: string }
@@ -27,7 +27,7 @@ export interface Agent {
 /** The result of a task in one arm, as the agent saw it. */
 export interface Played {
   readonly outcome: 'succeeded' | 'failed'
-  /** Calls made: a step is skipped when a step it needs has failed. */
+  /** Number of calls made. A step is skipped when a step that it needs has failed. */
   readonly calls: number
   /** Calls with the expected answer. */
   readonly right: number

@@ -113,7 +113,7 @@ interface Finding {
   readonly message: string
 }
 
-/** Yields the invalid names in a kind of tasks. */
+/** Yields a finding for each invalid name or range in a kind of tasks. */
 function* findingsIn({ values, steps, succeeds }: TaskKind): Iterable<Finding> {
   for (const [key, held] of Object.entries(values))
     if ('from' in held && held.from > held.to)
@@ -154,7 +154,7 @@ function hint(name: string, known: readonly string[]): string {
   return meant === undefined ? `; there are ${known.join(', ')}` : `; did you mean "${meant}"?`
 }
 
-/** A workload with the source position of each value, or the problems of its file, a line each. */
+/** A workload with the source position of each value, or the problems of its file. Each problem is one line. */
 export type ReadWorkload =
   | { readonly ok: true; readonly workload: Workload; readonly origins: Origins }
   | { readonly ok: false; readonly problems: readonly string[] }
@@ -218,7 +218,7 @@ export function serversOf({ tasks }: Workload, tools: KnownTools): ReadonlySet<s
   return new Set([...tools.servers].flatMap(([server, names]) => (isCalled(names) ? server : [])))
 }
 
-/** Returns unknown tools and servers of a workload, a line each, with the place. */
+/** Returns a line for each unknown tool or server of a workload, with its place. */
 export function unknownTools({ tasks }: Workload, origins: Origins, tools: KnownTools): string[] {
   return tasks.flatMap(({ steps }, at) =>
     steps.flatMap((step, index) => {
@@ -236,14 +236,14 @@ export function unknownTools({ tasks }: Workload, origins: Origins, tools: Known
   )
 }
 
-/** Draws the kind of a task by weight. */
+/** Returns the kind of a task, drawn by weight. */
 export function kindOf({ tasks }: Workload, task: string, random: KeyedRandom): TaskKind {
   const total = tasks.reduce((sum, { weight }) => sum + weight, 0)
   let left = random(task, 'kind') * total
   return tasks.find(({ weight }) => (left -= weight) < 0) ?? tasks.at(-1)!
 }
 
-/** Draws the values of a task: the same for every agent, at any time. */
+/** Returns the random values of a task. They depend only on the task's name and the seed. */
 export function valuesOf({ values }: TaskKind, task: string, random: KeyedRandom): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(values).map(([key, held]) => {

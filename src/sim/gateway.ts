@@ -49,7 +49,7 @@ export interface Asked {
   readonly intent: string
   readonly step?: number
   readonly tenant?: string
-  /** When the agent gives up. Default: never. */
+  /** Aborts when the agent gives up. Default: never. */
   readonly signal?: Signal
 }
 
@@ -195,8 +195,8 @@ export class SimulatedGateway {
 const compiled = new Map<string, Check>()
 
 /**
- * Compiles each model schema once per process, because a study has a gateway for each of its many runs. The checks read
- * no CPU time, so results repeat.
+ * Compiles each model schema once per process, because a study has a gateway for each of its many runs. The checks do
+ * not measure CPU time, so results are reproducible.
  */
 function compileOnce(schema: Json, all: boolean): Check {
   const key = `${all} ${JSON.stringify(schema)}`

@@ -14,7 +14,7 @@ import type { Overlong } from '../protocol/overlong.ts'
 import { readLines } from '../upstreams/stdio/lines.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** Explains why a file cannot be replayed. */
+/** Thrown when a file cannot be replayed. The message gives the reason. */
 export class RecordingError extends Error {}
 
 /** The recorded calls of a gateway. */
@@ -29,7 +29,7 @@ export interface Recording {
 /** Some editors write a byte order mark before the first line. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Longest line, in bytes: a header names all tools, and longer lines are damage. */
+/** Longest line, in bytes. A header names all tools and can be long; a longer line counts as damaged. */
 const MAX_LINE = 16 * 1024 ** 2
 
 /**

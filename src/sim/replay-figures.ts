@@ -62,11 +62,16 @@ export interface Told {
 }
 
 export interface Comparison {
-  /** With 95 % confidence intervals for the value in the long run of such traffic. */
+  /** The recorded figures, with 95 % confidence intervals for the long-run value of such traffic. */
   readonly recorded: Told
-  /** With 95 % prediction intervals for another live run of as many tasks, noise included. */
+  /**
+   * The replayed figures, with 95 % prediction intervals for another live run of as many tasks, including its noise.
+   */
   readonly replayed: readonly Told[]
-  /** Last column minus first replayed column, with intervals as in `recorded`. Undefined with a single column. */
+  /**
+   * The last column minus the first replayed column, with the same kind of intervals as `recorded`. Undefined with a
+   * single column.
+   */
   readonly difference: Told | undefined
 }
 
@@ -271,9 +276,9 @@ const allAgree = (values: readonly number[]): boolean => values.every((value) =>
 
 /**
  * Returns the interval of a share equal in all resamples, by the number of its tasks. Wilson's interval: 0 of n may be
- * up to 3.8 in n. With `isPredicted`, the interval is for another run of the same size: all of k exceptions among 2n
- * tasks lie in a given half with a probability of 2^-k. From 6 exceptions on the probability is below 2.5 %, so expect
- * up to 5 of n.
+ * up to 3.8 in n. With `isPredicted`, the interval is for another run of the same size. The probability that all of k
+ * exceptions among 2n tasks are in one given half is 2^-k. From 6 exceptions on the probability is below 2.5 %, so
+ * expect up to 5 of n.
  */
 function whereAllAgree(estimate: number, units: number, isPredicted: boolean): Interval {
   const known = Math.min(1, estimate)

@@ -6,7 +6,7 @@ import { type Comparison, type Figure, figures, type Told } from './replay-figur
 
 export interface ReplayReport extends Comparison {
   readonly file: string
-  /** ISO 8601. */
+  /** Start of the recording, in ISO 8601. */
   readonly startedAt: string
   /** Time from the first call to the last call, in milliseconds. */
   readonly ranMs: number

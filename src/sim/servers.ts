@@ -48,7 +48,10 @@ export type Condition =
   | { readonly is: 'slow'; readonly times: number }
   | { readonly is: 'limits'; readonly retryAfterMs: Millis }
 
-/** How a failed run reports: JSON-RPC error -32603 (default), error -32602, or a result with `isError`. */
+/**
+ * The form in which a failed run is reported: JSON-RPC error -32603 (default), error -32602, or a result with
+ * `isError`.
+ */
 export type ErrorForm = 'internal_error' | 'invalid_params' | 'tool_error'
 
 export interface ServerModel {
@@ -63,7 +66,7 @@ export interface ServerModel {
   readonly runsOn?: boolean
 }
 
-/** Keyed random: equal texts give the same number in [0, 1). */
+/** Returns a random number in [0, 1); equal arguments give the same number. */
 export type Draw = (key: string, purpose: string) => number
 
 /** A simulated server: its tools take time on a clock, and calls reach it without a network. */
@@ -211,8 +214,8 @@ export class SimulatedServer implements ServerFacts {
   }
 
   /**
-   * Returns the replica of a call without a replica chosen by a policy: the replica of the caller's session. A lost
-   * call ends the session; a new session begins at the next answering replica.
+   * Returns the replica of a call for which no policy chose a replica: the replica of the caller's session. A lost call
+   * ends the session, and a new session begins at the next replica that answers.
    */
   #homeOf(caller: Caller): number {
     const { length } = this.endpoints

@@ -25,7 +25,7 @@ export interface Tally extends CallCounts {
   attempts: number
   /** Calls with a wrong answer that looks right, so it misleads an agent. */
   misled: number
-  /** Tasks with a wrong or misled call. */
+  /** Number of tasks with a failed call or a misleading answer. */
   failedTasks: number
   readonly ends: Record<TaskEnd, number>
 }
@@ -44,7 +44,7 @@ export const newTally = (): Tally => ({
   ends: { succeeded: 0, failed_safely: 0, failed_silently: 0 },
 })
 
-/** Service level indicators of a run. For an empty denominator, a share of good is 1 and a share of bad is 0. */
+/** Service level indicators of a run. Without any calls, a share of good calls is 1, and a share of bad calls is 0. */
 export interface Slis {
   readonly tcaf: number
   readonly tcsr: number

@@ -47,7 +47,7 @@ export class VirtualClock implements Clock {
 
   after(ms: Millis, task: () => void): Cancel {
     const timer: Timer = { at: this.#now + Math.max(0, ms), order: this.#set++, task }
-    // Never due, so time never advances to the timer.
+    // A timer at infinity is never due, so it is not stored.
     if (timer.at === Infinity) return () => undefined
     this.#push(timer)
     return () => this.#takeBack(timer)
@@ -94,7 +94,7 @@ export class VirtualClock implements Clock {
     this.#takenBack = 0
   }
 
-  /** Removes the next timer not cancelled. */
+  /** Removes and returns the next timer that is not cancelled; undefined without one. */
   #pop(): Timer | undefined {
     const timers = this.#timers
     for (;;) {

@@ -41,13 +41,13 @@ const format = {
   },
 } as const
 
-/** A comparison, as in `/admin/experiments`. */
+/** A comparison, in the format of `/admin/experiments`. */
 interface Shown {
   readonly kind?: 'comparison'
   readonly name: string
   readonly state: 'not_started' | 'running' | 'ended'
   readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
-  /** Matching calls outside all arms; absent without such calls. */
+  /** Number of matching calls that are in no arm, with the reason; absent without such calls. */
   readonly leftOut?: { readonly calls: number; readonly why: string }
   readonly metric: string
   readonly startedAt?: string

@@ -79,7 +79,7 @@ async function list(out: Output): Promise<number> {
   return broken === 0 ? 0 : INVALID
 }
 
-/** Transports where a scenario can show an effect. */
+/** Returns the transports with which a scenario can show an effect. */
 const transportsOf = (scenario: Scenario) => transports.filter((transport) => canHit(scenario, transport))
 
 function limitsOf(scenario: Scenario): string {
@@ -97,7 +97,7 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
     for (const problem of problems) out.stderr(`breakwater: ${problem}`)
     return INVALID
   }
-  // Neither a closed pipe nor repeated signals may leave faults behind.
+  // Faults must be cleared even after a closed pipe or repeated signals.
   process.stdout.on('error', ignore)
   return endingInOrder(async (stop) => {
     const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
@@ -192,7 +192,7 @@ async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: O
   }
 }
 
-/** Returns why a run failed, in a line. After any such error its assertions prove nothing. */
+/** Returns the reason why a run failed, as one line. After such an error, the assertions of the run prove nothing. */
 function whyNot(error: unknown): string {
   if (error instanceof ControlError || error instanceof TrafficError) return error.message
   return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
@@ -211,7 +211,8 @@ type AimedAt =
   | { readonly skipped: string }
 
 /**
- * Finds servers compatible with the faults: the named servers, or else the first server with a callable tool, or all.
+ * Resolves to the servers to hit: the named servers, or else the first suitable server with a callable tool, or all
+ * servers. Every server must be compatible with the faults.
  */
 async function aimAt(
   scenario: Scenario,

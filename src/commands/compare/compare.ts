@@ -53,7 +53,7 @@ const options = {
   },
   tasks: {
     kind: 'integer',
-    // A gateway has room for 25,000 units of a tenant: two for each task.
+    // An experiment keeps at most 25,000 units of a tenant, and each task makes two units.
     max: 12_500,
     value: 'N',
     default: '300',
@@ -112,7 +112,7 @@ export function compare(args: readonly string[], out: Output, env: Env): Promise
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => {
     const given = asked(values)
-    // Repeated signals must not cut off disarming faults and ending servers, a matter of seconds.
+    // Further signals are ignored, so that faults are disarmed and servers ended; this takes seconds.
     return endingInOrder((stop, closing) => run(given, { closing, stop, out, env }))
   })
 }
@@ -145,7 +145,7 @@ async function run(given: Asked, parts: Preparing): Promise<number> {
   return played.flaws.length === 0 ? 0 : UNSOUND
 }
 
-/** Everything for a run, checked for consistency before the first task. */
+/** All parts of a run, checked before the first task. */
 interface Scene {
   readonly workload: Workload
   readonly plan: Plan | undefined
@@ -361,7 +361,7 @@ async function reportOn(
   const flaws = [...met]
   if (twins.length > 0 && !twins.some(({ control, treatment }) => succeeded(control) || succeeded(treatment)))
     flaws.push('no task succeeded in either arm, so the policies cannot be compared')
-  // Servers may have been ended by faults, and then need a while to be up again.
+  // With faults, a server may be down at the end, because a fault has ended its process.
   if (plan === undefined)
     for (const { name, state } of await ask(control, { method: 'GET', path: '/admin/servers' }, serverStates))
       if (state !== 'up' && serversOf(workload, venue.tools).has(name))
@@ -406,7 +406,10 @@ async function reportOn(
 const labelsOf = ({ control, treatment }: Sets): Sets =>
   control === treatment ? { control, treatment: `${treatment} again` } : { control, treatment }
 
-/** Adds the gateway's counts to twins. Reports a flaw when the gateway counted other calls than the agents made. */
+/**
+ * Returns the twins with the gateway's counts. Reports a flaw when the gateway counted other calls than the agents
+ * made.
+ */
 function withAttempts(
   twins: readonly Twins[],
   samples: ReturnType<typeof samplesIn>,
@@ -448,7 +451,7 @@ class Outcomes {
     this.#waiting.push({ intent, outcome, arm: `${experiment}/${arms[side]}` })
   }
 
-  /** Rejects with an `UnusableInput`. */
+  /** Sends all collected outcomes. Rejects with an `UnusableInput`. */
   async send(): Promise<void> {
     while (this.#waiting.length > 0) {
       const body = this.#waiting.splice(0, MAX_REPORTS)

@@ -39,7 +39,7 @@ export function samplesIn(csv: string): ReadonlyMap<string, ReadonlyMap<string, 
   const byArm = new Map<string, Map<string, Sampled>>()
   for (const row of rows) {
     const [name = '', key = ''] = [row[arm!], row[unit!]]
-    // A unit is the caller and the tenant, then the name of the task.
+    // The key of a unit is the caller and the tenant, followed by `/` and the name of the task.
     const task = key.slice(key.indexOf('/') + 1)
     const ofArm = byArm.get(name) ?? new Map<string, Sampled>()
     byArm.set(name, ofArm)
@@ -64,7 +64,7 @@ function rowsOf(csv: string): string[][] {
 /** Counts of compared decisions: each decision is about the same attempt in both arms. */
 export interface DecisionCounts {
   readonly twice: number
-  /** Decided in both arms, with different results. */
+  /** Number of decisions with different results in the two arms. */
   readonly different: number
   /** Decisions in one arm only: the other arm did not make this attempt. */
   readonly once: number

@@ -116,8 +116,8 @@ async function exchange(control: Control, seed: Before['seed'], plan: Before): P
 }
 
 /**
- * Removes the leftovers of a killed run, and restores the plan of the config, because the former plan is unknown.
- * Resolves to the names of the leftover faults. Rejects with an `UnusableInput`.
+ * Removes faults left over from a killed run, and restores the plan of the config, because the former plan is unknown.
+ * Resolves to the names of the removed faults. Rejects with an `UnusableInput`.
  */
 export async function takeAwayLeft(control: Control): Promise<readonly string[]> {
   const { plannedBy, by, seed, faults } = await statusAt(control)
@@ -162,7 +162,7 @@ const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
   faults: faults.filter(({ id }) => id === undefined).map(({ config }) => config),
 })
 
-/** Rejects with an `UnusableInput` while another comparison may be under way: its faults are no leftovers yet. */
+/** Rejects with an `UnusableInput` while another comparison may be under way, because its faults are still in use. */
 async function refuseWhileAnotherRuns(control: Control): Promise<void> {
   const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' }, listed)
   const other = experiments.find(({ kind, state }) => kind !== 'guarded' && state === 'running')

@@ -87,7 +87,7 @@ export interface OwnOptions {
   readonly withFaults: boolean
   readonly env: Env
   readonly closing: Closing
-  /** Ends the run and all waiting early. */
+  /** Ends the run and all waits early. */
   readonly stop: Cancellation
 }
 
@@ -139,9 +139,9 @@ export interface RunningOptions {
   readonly token: string | undefined
   readonly sets: Sets
   readonly tasks: number
-  /** Gets the function to end a started experiment. */
+  /** List that gets the function to end a started experiment. */
   readonly closing: Closing
-  /** Ends all waiting for the data plane, and limits waiting for the control plane. */
+  /** Ends all waits for the data plane, and shortens timeouts of the control plane. */
   readonly stop: Cancellation
 }
 
@@ -158,7 +158,7 @@ const answers = {
   experiment: z.object({
     name: z.string(),
     state: z.enum(['not_started', 'running', 'ended']),
-    // From the current config: the arms in the report may be from an earlier run.
+    // The settings are from the current config, because the arms in the report may be from an earlier run.
     settings: z.object({
       assignBy: z.string(),
       minimumUnits: z.number(),
@@ -190,7 +190,7 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
     throw new UnusableInput(
       `experiment "${name}" might end before ${tasks} tasks are played: set its "minimumUnits" to ${minimumFor(tasks)}, or play fewer`,
     )
-  // Another comparison may be under way in the experiment and must have it alone.
+  // A running experiment may belong to another comparison, which must not share it.
   if (state === 'running')
     throw new UnusableInput(
       `experiment "${name}" is running already: end it first (breakwater experiment stop ${name})${settings.active ? ', and give it "active: false"' : ''}`,

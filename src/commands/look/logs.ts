@@ -90,7 +90,10 @@ async function readLog(file: string, values: Asked, out: Output): Promise<number
   }
 }
 
-/** Yields the content of a file. With `follow`, yields additions as well, and reads a truncated file from the start again. */
+/**
+ * Yields the content of a file. With `follow`, also yields later additions, and reads a truncated file from its start
+ * again.
+ */
 async function* growing(file: string, follow: boolean, out: Output): AsyncGenerator<Buffer> {
   const never = new Cancellation()
   for (let offset = 0; ;) {
@@ -153,7 +156,7 @@ async function tell(control: Control, values: Asked, out: Output): Promise<numbe
   }
 }
 
-/** An event with a key unique among all events. */
+/** An event with a unique key. */
 interface Event {
   readonly key: string
   readonly entry: LogEntry

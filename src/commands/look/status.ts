@@ -83,11 +83,11 @@ async function watch(
 interface SeenServer {
   readonly name: string
   readonly state: 'starting' | 'up' | 'down'
-  /** ISO 8601. */
+  /** Time of the last change of state, in ISO 8601. */
   readonly since: string
   readonly tools: number
   readonly error?: string
-  /** Also present for an unhealthy server that is up. */
+  /** The reason of a failure; also present for an unhealthy server that is up. */
   readonly failureReason?: string
 }
 
@@ -96,7 +96,7 @@ interface SeenBreaker {
   readonly server: string
   readonly tool?: string
   readonly state: string
-  /** Milliseconds since the Unix epoch. */
+  /** Time of the last change of state, in milliseconds since the Unix epoch. */
   readonly since: number
   readonly why?: string
   readonly manual: boolean

@@ -82,7 +82,7 @@ export function init(args: readonly string[], out: Output): Promise<number> {
   })
 }
 
-/** Writes a new file as a whole or not at all: an incomplete file would be taken for a config. */
+/** Writes a new file completely or not at all, because an incomplete file would look like a config. */
 async function write(path: string, text: string): Promise<void> {
   const file = await open(path, 'wx')
   try {

@@ -21,7 +21,7 @@ import { withoutInterpolated } from '../../config/secrets/redact-text.ts'
 /** Name of the wrapped server in plans and URL paths. */
 export const WRAPPED = 'wrapped'
 
-/** A usable plan, or its problems, a line each. */
+/** A usable plan, or its problems. Each problem is one line. */
 type ReadPlan =
   | {
       readonly ok: true
@@ -35,7 +35,7 @@ type ReadPlan =
 export interface ForeignOptions {
   readonly ttl: string
   readonly servers?: readonly string[]
-  /** The server that a plan's only unknown target stands for, whatever name the plan uses. */
+  /** If a plan has only one target, and its name is unknown, the target is this server. */
   readonly soleTarget?: string
 }
 

@@ -111,7 +111,7 @@ async function serve(
   }
   await Promise.race([untilRead(), stop])
   io.stdin.destroy()
-  // The gateway answers calls under way, because it knows whether a call has reached the program.
+  // Closes the gateway first: it answers the calls under way, because only it knows if a call has reached the program.
   await gateway.close()
   await bridge.settled(LAST_ANSWERS_MS)
   await bridge.close()

@@ -4,7 +4,7 @@ import { duration } from '../../units/duration.ts'
 import { didYouMean, suggest } from '../../units/suggest.ts'
 import { DEFAULT_CONTROL } from './control.ts'
 
-/** Line-by-line output of a command. */
+/** The output of a command, written line by line. */
 export interface Output {
   stdout(line: string): void
   stderr(line: string): void
@@ -24,7 +24,7 @@ export interface Output {
 }
 
 interface Described {
-  /** A line for the usage, without the default. */
+  /** Description of the option in the usage, one line, without the default. */
   readonly about: string
 }
 
@@ -38,12 +38,12 @@ interface Valued extends Described {
 export type Option =
   | (Described & { readonly kind: 'flag' })
   | (Valued & { readonly kind: 'text' | 'url' })
-  /** May be repeated. */
+  /** An option that may be given several times. */
   | (Described & { readonly kind: 'list'; readonly value: string })
   | (Valued & { readonly kind: 'choice'; readonly of: readonly string[] })
-  /** From `min` (default 0) to `max` (default for whole numbers: 2^52, so sums are exact). */
+  /** A number from `min` (default 0) to `max` (default for whole numbers: 2^52, so sums are exact). */
   | (Valued & { readonly kind: 'number' | 'integer'; readonly min?: number; readonly max?: number })
-  /** `min` in milliseconds. */
+  /** A duration; `min` is in milliseconds. */
   | (Valued & { readonly kind: 'duration'; readonly min?: number })
 
 /** Options by name, without the dashes. Does not contain `help`, which every command has. */
@@ -70,7 +70,7 @@ export type Values<Given extends Options> = {
 
 export class Misuse extends Error {}
 
-/** The command cannot do its task. The message gives the reasons, line by line. */
+/** Thrown when the command cannot do its task. The message gives the reasons, one per line. */
 export class UnusableInput extends Error {
   readonly exitCode: 1 | 2
 
@@ -205,11 +205,11 @@ const ABOUT_AT = 26
 export interface ListedOption {
   readonly name: string
   readonly option: Option
-  /** In brackets after the description, such as the commands with the option. */
+  /** Text in brackets after the description, such as the commands that have the option. */
   readonly tag?: string
 }
 
-/** `options` by name, for a usage. */
+/** Returns options as entries for a usage. */
 export const listed = (options: Options): readonly ListedOption[] =>
   Object.entries(options).map(([name, option]) => ({ name, option }))
 

@@ -4,8 +4,8 @@ import { ignore } from '../../mesh/cancel.ts'
 export class BodyError extends Error {}
 
 /**
- * Reads the text of a `fetch` reply. Rejects with a `BodyError` beyond `maxBytes`, and as soon as `signal` aborts:
- * `fetch` may lose its listener when the request is garbage-collected, so the body is cancelled here.
+ * Reads the text of a `fetch` reply. Rejects with a `BodyError` beyond `maxBytes`, and as soon as `signal` aborts. The
+ * body is cancelled here, because `fetch` may lose its listener when the request is garbage-collected.
  */
 export async function bodyText(
   { body }: Response,

@@ -7,7 +7,7 @@ import { printable, printablePainted } from '../../telemetry/printable.ts'
 
 export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
 
-/** Values and positionals of a command, the gateway and the output. */
+/** The input of a command: its options and positionals, the gateway, and the output. */
 export interface Given {
   readonly values: Values
   /** The positional arguments, one for each name in the command's `positionals`. */
@@ -69,9 +69,7 @@ export const stateTones: Readonly<Record<Status['state'], Tone>> = {
   killed: 'bad',
 }
 
-/**
- * Returns a sentence for each fault and server: the fault spares the server's calls while the server's list is unknown.
- */
+/** Returns a sentence for each fault that spares calls of a server because the server's tool list is still unknown. */
 export const awaitedLists = (faults: Status['faults']): string[] =>
   faults.flatMap(({ name, awaitedLists: servers }) =>
     servers.map((server) =>

@@ -92,7 +92,7 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
       const { status, headers } = response
       // Other refusals have the same status code, so only the header shows that the token is missing or wrong.
       if (status >= 400 && headers.has('www-authenticate')) {
-        // The body may be endless.
+        // Cancels the body, because it may be endless.
         void response.body?.cancel().catch(() => undefined)
         return failed(refusedToken(access))
       }
@@ -113,7 +113,7 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
   }
 }
 
-/** Timeout of a request, shorter once `hurry` aborts. */
+/** The timeout of a request. It becomes shorter once `hurry` aborts. */
 class Patience {
   readonly #abort = new AbortController()
   readonly #hurry: Signal | undefined
@@ -179,7 +179,7 @@ function understood(access: Access, status: number, value: unknown): Answered {
   if (status < 400 && value !== undefined) return { ok: true, value }
   if (!isObject(value) || typeof value.error !== 'string')
     return failed(`${access.base} does not answer like the control port of a gateway (status ${status})`)
-  // Both ports of a gateway answer unknown paths like this.
+  // Both ports of a gateway answer an unknown path with `no route`.
   if (status === 404 && value.error.startsWith('no route '))
     return failed(
       `${access.base} is not the control port of a gateway with this command: ${printable(value.error)} (--control URL)`,

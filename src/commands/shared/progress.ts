@@ -19,7 +19,7 @@ export function bar(done: number, cells = 20): string {
 }
 
 /**
- * Shows progress after 2 s: on a terminal in a line updated every second and removed at the end; elsewhere in plain
+ * Shows progress after 2 s. On a terminal, updates a line every second, and removes it at the end. Elsewhere, prints
  * lines on standard error, the first after 10 s. `words` gets the elapsed time, and returns undefined for no line.
  * Returns a function to end the display.
  */

@@ -24,7 +24,7 @@ export function untilSignal(): Promise<void> {
   })
 }
 
-/** The reason of a stop by the user. */
+/** The abort reason when the user stops a command. */
 export const INTERRUPTED = 'signal'
 
 /** Functions to end started parts. The last part ends first. */

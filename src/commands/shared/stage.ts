@@ -49,7 +49,7 @@ export interface StageOptions {
   /** Name of the config in messages. */
   readonly name: string
   readonly env: Env
-  /** Gets the function to end the gateway. */
+  /** List that gets the function to end the gateway. */
   readonly closing: Closing
   /** Aborts the wait for servers. */
   readonly stop?: Signal

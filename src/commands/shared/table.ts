@@ -37,7 +37,7 @@ export function table(
       const cut = fitted(cell, widths[column]!)
       return isNumber[column] ? cut.padStart(widths[column]!) : cut.padEnd(widths[column]!)
     })
-    // No trailing spaces: colours would protect them from trimming.
+    // Trims trailing spaces before colours are added; later, colour codes would follow the spaces.
     const last = cells.length - 1
     if (last >= 0) cells[last] = cells[last]!.trimEnd()
     const painted = cells.map((cell, column) => {

@@ -11,7 +11,10 @@ export const MAX_VALUES = 100_000
 /** Maximum number of scalars: each value has at most two, its key and itself. */
 const MAX_SCALARS = 2 * MAX_VALUES
 
-/** Control tokens of the lexer, which stand for no text: a scalar, the start of a document, an error in a flow. */
+/**
+ * Tokens of the lexer that are not text of the file: the mark of a scalar, of a document's start, and of an error in a
+ * flow.
+ */
 const PLAIN = '\x1f'
 const MARKS: ReadonlySet<string> = new Set([PLAIN, '\x02', '\x18'])
 
@@ -32,7 +35,7 @@ export function parseSource(file: string, text: string): SourceDocument {
   const mistake = isJson(file, text) && text.trim() !== '' ? jsonMistake(text) : undefined
   const isUnreadable = ({ offset, message }: JsonMistake) =>
     unreadable(text, offset, `not valid JSON: ${message}`)
-  // YAML accepts much invalid JSON, and its messages for the rest say nothing to an author of JSON.
+  // Invalid JSON is reported here, because the YAML parser accepts much of it and reports the rest in terms of YAML.
   if (mistake !== undefined && isNamedJson(file)) return isUnreadable(mistake)
   const yaml = isJson(file, text) && mistake === undefined ? blankComments(text) : text
   const fullAt = tooManyAt(yaml)
@@ -40,9 +43,9 @@ export function parseSource(file: string, text: string): SourceDocument {
   const document = withoutTraces(() =>
     parseDocument(yaml, {
       lineCounter: lines,
-      // Its pretty errors quote the source, which may hold secrets.
+      // Pretty errors of the parser quote the file, which may contain secrets.
       prettyErrors: false,
-      // The readers of the maps report duplicate keys, with both lines.
+      // `readValues` reports duplicate keys, with both lines.
       uniqueKeys: false,
     }),
   )
@@ -150,9 +153,9 @@ function syntaxMessage(code: string, message: string): string {
 const MOST = 500
 
 /**
- * Returns the offset at which a text nests too deeply to parse: parsers recurse, and the engine ends the process when
- * its stack overflows inside a regular expression. Looks only at characters: open brackets, and markers of lists in
- * lists (`- - -`), wherever they appear.
+ * Returns the offset at which a text nests too deeply to parse; undefined if none. Parsers recurse, and a stack
+ * overflow inside a regular expression would end the process. Looks only at characters: open brackets, and markers of
+ * lists in lists (`- - -`), wherever they appear.
  */
 function tooDeepAt(text: string): number | undefined {
   let open = 0
@@ -170,7 +173,7 @@ function tooDeepAt(text: string): number | undefined {
 
 const COMMENT_OR_STRING = /"(?:[^"\\]|\\.)*"|\/\/[^\n\r]*|\/\*[\s\S]*?\*\//g
 
-/** Blanks the comments that editors allow in JSON, so that YAML can read the rest and every position stays. */
+/** Returns a JSON text with spaces in place of comments, so the YAML parser can read it and positions do not change. */
 function blankComments(json: string): string {
   return json.replace(COMMENT_OR_STRING, (match) =>
     match.startsWith('"') ? match : match.replace(/[^\n\r]/g, ' '),

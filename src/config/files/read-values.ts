@@ -49,7 +49,7 @@ export interface Reading {
   readonly interpolated: Set<string>
   /** True if references to variables stay as written. Default: false. */
   readonly verbatim?: boolean
-  /** Unlimited by default. */
+  /** The limits of the reading; unlimited by default. */
   readonly allowance?: Allowance | undefined
   /** How long a pipe may take, in milliseconds; see `readText`. */
   readonly patience?: Millis | undefined

@@ -33,7 +33,10 @@ function descriptionIn(value: unknown): Json | undefined {
   return Array.isArray(described.packages) || Array.isArray(described.remotes) ? described : undefined
 }
 
-/** Escapes all texts, so that a config takes the texts literally: strangers' texts must not read local variables. */
+/**
+ * Escapes `${` in all texts, so that a config does not interpolate them: texts from a registry must not read local
+ * variables.
+ */
 function literal(value: unknown): unknown {
   if (typeof value === 'string') return value.replaceAll('${', () => '$${')
   if (Array.isArray(value)) return value.map(literal)
@@ -46,7 +49,7 @@ const runners: Readonly<Record<string, string>> = { npm: 'npx', pypi: 'uvx', oci
 
 /**
  * Returns the entry for a server of a registry. Prefers its remote, which runs no foreign code on this machine, over
- * its first runnable package. A string says why there is no entry.
+ * its first runnable package. Returns the reason as a string if there is no entry.
  */
 export function registryServer(value: unknown, variables: Variables): RegistryServer | string {
   const described = literal(descriptionIn(value) ?? {}) as Json

@@ -22,7 +22,10 @@ export class Variables {
     return `\${${variable}}`
   }
 
-  /** Returns a reference in place of a value, under the first of `names` not used for another value. */
+  /**
+   * Returns a reference to a variable that replaces a value. Uses the first of `names` that does not replace another
+   * value.
+   */
   standIn(value: string, ...names: readonly string[]): string {
     const variables = names.map(variableFor)
     const free = variables.find((name) => !this.#values.has(name) || this.#values.get(name) === value)

@@ -150,8 +150,9 @@ function contradictions(config: Config): ConfigFinding[] {
 const UNSAID_TIMEOUT_MS = 60_000
 
 /**
- * Returns a policy's settings that can be in force at a place: its own settings and their replacements, or all settings
- * of the file if the place sets none. A call's server, tool and arm decide among the settings.
+ * Returns the settings of a policy that can apply at a place. If the place sets the policy: its own settings and
+ * `others`. Otherwise: all settings of the policy in the config. A call's server, tool and arm decide among the
+ * settings.
  */
 function written<Name extends 'deadline' | 'attemptTimeout'>(
   name: Name,

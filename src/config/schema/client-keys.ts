@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { isPlainMap } from './server-names.ts'
 
-// Keys written by clients beside a server's settings, without use for a gateway. All other unknown keys are mistakes.
+// This file lists keys that clients write beside a server's settings, and that a gateway ignores. All other unknown
+// keys are mistakes.
 
 const ofClient = 'is for a client; a gateway ignores it'
 const approval = 'is about asking a person before tool calls, which only clients do; a gateway ignores it'
@@ -67,13 +68,13 @@ const byMilliseconds = [
 /** Longest `timeout` of clients counting in seconds. */
 const MOST_SECONDS = 3_600
 
-/** Shortest `timeout` of clients counting in milliseconds: a server answers nothing faster. */
+/** Shortest `timeout` of clients counting in milliseconds: a shorter timeout would end most calls. */
 const LEAST_MILLISECONDS = 1_000
 
 /**
- * Returns the unit of a bare number as `timeout`, about which clients disagree. More than an hour in seconds means
- * milliseconds. Otherwise the entry's keys, or else the neighbouring entries' keys, tell the client and so the unit.
- * Without such keys, less than a second in milliseconds means seconds; undefined for longer timeouts.
+ * Returns the unit of a `timeout` without a unit, about which clients disagree. A number above 3,600 is in
+ * milliseconds. Otherwise the keys of the entry, or else of the other entries, show the client and so its unit. Without
+ * such keys, a number below 1,000 is in seconds; undefined for larger numbers.
  */
 export function timeoutUnit(
   timeout: number,

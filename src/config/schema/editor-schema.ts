@@ -50,7 +50,10 @@ function orFile(block: Json): Json {
 /** Schema of a text with a variable, which may replace any value. */
 const variable: Json = { type: 'string', pattern: '\\$\\{' }
 
-/** Also allows `${VAR}` for numbers, words and text in a fixed form. Keys hold no variables. */
+/**
+ * Returns the schema with `${VAR}` also allowed for numbers, enums and text in a fixed form. Keys cannot contain
+ * variables.
+ */
 function withVariables(json: Json): Json {
   if (json.anyOf !== undefined) {
     const branches = json.anyOf.map((branch) => (isScalar(branch) ? widen(branch) : withVariables(branch)))

@@ -111,8 +111,8 @@ const webhook = z
   .describe('A receiver of notices about incidents.')
 
 /**
- * Gives each webhook its own name, by which later configs and processes recognize the webhook. A number by position
- * would change when another webhook is inserted before.
+ * Gives each webhook a unique name, by which later configs and processes recognize it. A number by position would
+ * change when another webhook is inserted before.
  */
 function named(given: readonly z.output<typeof webhook>[], context: z.core.$RefinementCtx) {
   const taken = new Map<string, number>()

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** User and password are sent as a header, so they must be decodable. */
+/** Returns true if user and password of a URL can be decoded, because they are sent as a header. */
 function hasReadableUser(text: string): boolean {
   if (!URL.canParse(text)) return true
   const { username, password } = new URL(text)
@@ -23,7 +23,7 @@ function expected(text: unknown): string {
   return `expected an http:// or https:// URL without ${wrong === '#' ? '#' : 'spaces'}`
 }
 
-/** The URL of a target for requests. The user of the schema sets the URL's secrecy. */
+/** Returns a schema for the URL of requests. Each caller registers the secrecy of the URL. */
 export const httpUrl = () =>
   z
     .string()

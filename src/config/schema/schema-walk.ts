@@ -18,7 +18,7 @@ function inner(schema: Schema): Schema[] {
   return []
 }
 
-/** Returns the schemas that `schemas` have for the value under `key`. */
+/** Returns the schemas for the value under `key`, from schemas of the map or list around it. */
 export function step(schemas: readonly Schema[], key: string | number): Schema[] {
   return schemas.flatMap((schema): Schema[] => {
     if (schema instanceof z.ZodArray) return spread(schema.def.element)

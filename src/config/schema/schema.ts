@@ -177,7 +177,7 @@ type Policies = typeof policies
 type Setting<Name extends keyof Policies> = z.ZodUnion<[Policies[Name]['schema'], z.ZodLiteral<false>]>
 type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
 
-/** The choices under the name of each policy: the policy's settings, or `false`. */
+/** For each policy, the schema of its key: the policy's settings, or `false`. */
 const choices = Object.entries(policies).map(([name, policy]) => {
   const { schema } = policy
   const setting = z.union([schema, z.literal(false)])

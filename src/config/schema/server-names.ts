@@ -5,9 +5,9 @@ export const serverNamePattern = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/
 const LONGEST = 40
 
 /**
- * Returns the gateway's name for a server `written` in its config, for example `microsoft/playwright-mcp` or `My Notes
- * (local)`: unchanged if valid, else with `-` for invalid characters (`_` if `-` is part of the separator). Undefined
- * when nothing is left.
+ * Returns the gateway's name for a server that its config calls `written`, for example `microsoft/playwright-mcp`. A
+ * valid name stays unchanged. Otherwise `-` replaces invalid characters, or `_` if `-` is part of the separator.
+ * Undefined when nothing is left.
  */
 export function slugOf(written: string, separator: string): string | undefined {
   if (serverNamePattern.test(written)) return written

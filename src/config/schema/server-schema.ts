@@ -96,7 +96,7 @@ const serverSettings = {
 /** Words for the kind of a server, including clients' words. */
 const kinds = z.enum(['stdio', 'auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
 
-/** Keys accepted beside the settings but never read. */
+/** Keys that the schema accepts but the gateway does not read. */
 const silentKeys = {
   transport: kinds.optional().describe('Another name for `type`.'),
   transportType: kinds.optional().describe('Another name for `type`, as Cline writes it.'),

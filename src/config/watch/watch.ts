@@ -10,7 +10,7 @@ const QUIET_MS = 100
 /** Maximum time for which further changes delay a check, in milliseconds. */
 const MAX_UNREST_MS = 1_000
 
-/** Time between unconditional checks, in milliseconds: some file systems report nothing. */
+/** Interval of checks without an event, in milliseconds, because some file systems send no events. */
 const POLL_MS = 5_000
 
 interface FileWatch {
@@ -20,8 +20,8 @@ interface FileWatch {
 }
 
 /**
- * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted, created
- * again, or reached through a swapped link, as with a mounted ConfigMap.
+ * Calls `onChange` when the content of a file has changed. Notices files that are written in place, replaced by
+ * renaming, deleted or created again, and links with a new target, as in a mounted ConfigMap.
  *
  * `getFiles` returns the `digestOf` each file's last read content, by path. Any other content is a change, even if the
  * file changed before the first check. `onChange` reads the files again; a further check follows, because they may have
@@ -143,7 +143,7 @@ async function fingerprint(file: string, last: Fingerprint | undefined): Promise
   }
 }
 
-/** Watches folders: replacing a file by renaming, or through a link, is only visible from its folder. */
+/** Watches folders, because only the folder reports a file that is replaced by renaming or through a link. */
 class FolderWatch {
   readonly #watchers = new Map<string, { readonly watcher: FSWatcher; readonly identity: string }>()
   readonly #onEvent: () => void

@@ -11,7 +11,7 @@ import { experimentSpec } from './spec.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { shippedAt } from '../../load/workload.ts'
 
-/** An experiment, parsed and as written, or the problems of its file, a line each. */
+/** An experiment, both parsed and as written, or the problems of its file. Each problem is one line. */
 export type ReadExperiment =
   | { readonly ok: true; readonly spec: Spec; readonly written: unknown }
   | { readonly ok: false; readonly problems: readonly string[] }

@@ -57,7 +57,7 @@ export const orders: Readonly<Record<string, DemoTool>> = {
   },
 }
 
-/** Returns an MCP server with these tools. `onRun` is told about each call before the answer. */
+/** Returns an MCP server with these tools. `onRun` is called for each tool call before the answer. */
 export function mcpServer(
   name: string,
   tools: Readonly<Record<string, DemoTool>>,

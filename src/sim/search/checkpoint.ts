@@ -17,7 +17,7 @@ export interface Checkpoint extends Standstill {
   readonly options: SearchOptions
 }
 
-/** Explains why a checkpoint is unusable. */
+/** Thrown when a checkpoint is unusable. The message gives the reason. */
 export class CheckpointError extends Error {}
 
 /** Replaces the checkpoint atomically: after a crash either the old or the new checkpoint exists. */

@@ -10,7 +10,7 @@ import { type Measured, measuredBy, OUTAGE, type Slo, slis } from './slo.ts'
 
 /**
  * Outcome of an individual. `invalid`: the plan is not allowed. `inapplicable`: every fault drawn for a call was
- * refused or not applicable there. `unreachable`: no call was drawn.
+ * refused or not applicable there. `unreachable`: no fault was drawn for any call.
  */
 export type Evaluation =
   | { readonly status: 'invalid'; readonly why: string }
@@ -30,7 +30,7 @@ interface Ran {
   readonly value: number
   readonly p95Ms: Millis
   readonly tookMs: Millis
-  /** Injections into calls, and calls where a drawn fault was refused or not applicable. */
+  /** Number of injections into calls, and number of calls for which a drawn fault was refused or not applicable. */
   readonly injected: number
   readonly inapplicable: number
 }

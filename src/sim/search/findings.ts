@@ -13,18 +13,20 @@ export interface Finding {
   readonly foundWith: Measured
   /** The smallest form of `found` that still violates the objective. */
   readonly plan: Genome
-  /** `plan` under the seeds of the search. */
+  /** Measurement of `plan` under the seeds of the search. */
   readonly searched: Measured
-  /** `plan` under other seeds; each step of shrinking had to violate under these seeds too. */
+  /**
+   * Measurement of `plan` under other seeds. Each step of shrinking had to violate the objective under these seeds too.
+   */
   readonly checked: Measured
-  /** `plan` under a third set of seeds without influence on the plan: the reported figure. */
+  /** Measurement of `plan` under a third set of seeds, which had no influence on the plan. This figure is reported. */
   readonly confirmed: Measured
-  /** Single changes of policies to meet the objective again, written as in a config. */
+  /** Single changes of policies with which the plan meets the objective again, written as in a config. */
   readonly containedBy: readonly string[]
 }
 
 export interface Findings {
-  /** Smallest confirmed violation first. */
+  /** The findings, ordered by confirmed violation, smallest first. */
   readonly findings: readonly Finding[]
   /** Number of plans that violate the objective under the seeds of the search, but not under the seeds of the check. */
   readonly refuted: number

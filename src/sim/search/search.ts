@@ -43,7 +43,7 @@ export interface SearchResult extends Findings {
   readonly cacheHits: number
 }
 
-/** The objective is violated without faults, so a search is pointless. */
+/** Thrown when the objective is violated without faults, so a search is pointless. */
 export class BaselineViolated extends Error {}
 
 /**
@@ -109,7 +109,7 @@ function seedsOf({ seed, runs }: SearchParts): {
   }
 }
 
-/** Describes the nearest violation's distance from the objective; empty without a violation. */
+/** Returns a text with the excess of the smallest violation so far; empty without a violation. */
 function nearest({ known }: Evaluator): string {
   const excesses = known.flatMap(({ evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'violating' ? [evaluation.excess] : [],

@@ -4,7 +4,7 @@ import { mean, quantile, standardError } from '../statistics.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { slisOf, type Tally } from '../tasks.ts'
 
-/** How to measure the subjects of SLOs in a run. */
+/** Functions that measure each subject of SLOs in a run. */
 export const slis = {
   tcsr: (tally) => slisOf(tally).tcsr,
   eta: (tally) => slisOf(tally).eta,
@@ -48,8 +48,9 @@ export interface Measured {
 }
 
 /**
- * Returns mean, error and standing of the values of several seeds. The standing is `violating` if the mean is beyond
- * the objective by more than its standard error, `uncertain` if by less, and `within` if the mean meets the objective.
+ * Returns mean, error and standing of the values of several seeds. The standing is `within` if the mean meets the
+ * objective. Otherwise it is `violating` if the mean misses the objective by more than its standard error, `uncertain`
+ * if by less, and `outage` beyond `OUTAGE`.
  */
 export function measuredBy(slo: Slo, values: readonly number[]): Measured {
   const error = standardError(values)

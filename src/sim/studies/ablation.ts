@@ -172,7 +172,7 @@ interface Measured {
   readonly mix: Mix
   readonly choice: PolicyChoice
   readonly usual: { readonly radius: number }
-  /** Differences to the default, by seed. */
+  /** Differences from the default policies, by seed. */
   readonly radiusMore: readonly number[]
   readonly tcsrMore: readonly number[]
 }

@@ -33,7 +33,9 @@ const types = [
   'limit.429',
 ]
 
-/** A server with the same tools but other answers. No agent calls this server on purpose. */
+/**
+ * A server with the same tools but other answers. Agents call this server only through the fault `route.wrong_backend`.
+ */
 const OTHER = 'other'
 
 /** Options that replace options of the examples, because the examples name servers or limits that do not exist here. */

@@ -191,7 +191,7 @@ function recoveryS(made: Made): number | undefined {
   return from === undefined ? undefined : from - CUT_TO_S
 }
 
-/** Returns the cause of most failed tries, or `nobody` when all is well. */
+/** Returns the cause of most failed tries; `nobody` if enough calls were answered in time. */
 function causeOf(success: number, { server, limiter }: Failed): string {
   if (success >= WELL) return 'nobody'
   return limiter > server ? 'own rate limiter' : 'pool'

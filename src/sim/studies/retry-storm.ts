@@ -40,8 +40,8 @@ const WAIT_MS = 100
 const TRY_MS = 1_000
 
 /**
- * The server counts as recovered from the time after which every span of this length, in seconds, has at least WHOLE
- * times as many answers as calls.
+ * Length of a span in seconds, and minimum ratio of answers to calls in a span. The server has recovered when all later
+ * spans have this ratio.
  */
 const SPAN_S = 5
 const WHOLE = 0.95

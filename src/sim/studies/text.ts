@@ -9,8 +9,8 @@ export interface Told extends Findings {
 }
 
 /**
- * Returns the findings as text: the model, all tables except long tables, the lines over time as bars of characters
- * (not if `brief`), and the conclusions.
+ * Returns the findings as text: the model, all tables except long tables, and the conclusions. Unless `brief`, adds the
+ * lines over time as bars of characters.
  */
 export function textOf({ name, about, model, tables, series, seen }: Told, brief = false): string {
   const parts = [
@@ -49,7 +49,10 @@ function tableText({ columns, rows, joins }: Pick<StudyTable, 'columns' | 'rows'
   return [...aligned, ...alike].join('\n')
 }
 
-/** Joins rows that differ from an earlier row in this column only, and returns a line listing the joined rows. */
+/**
+ * Drops rows that differ from an earlier row only in this column. Returns the other rows, and lines that name the
+ * dropped rows.
+ */
 function withoutRepeats(rows: readonly Row[], column: string | undefined) {
   if (column === undefined) return { shown: rows, alike: [] }
   const found = new Map<string, { readonly row: Row; readonly others: unknown[] }>()
@@ -70,7 +73,10 @@ function withoutRepeats(rows: readonly Row[], column: string | undefined) {
 
 const LEVELS = '▁▂▃▄▅▆▇█'
 
-/** A character per point; its height is relative to the line's highest point. */
+/**
+ * Returns lines over time as text, with a character per point. The height of a character is relative to the highest
+ * point of its line.
+ */
 function seriesText({ title, lines }: StudySeries): string {
   const width = Math.max(...lines.map(({ name }) => name.length))
   const drawn = lines.map(({ name, values }) => {

@@ -24,7 +24,7 @@ const names = Object.keys(spelled) as readonly OptionName[]
 interface MonkeyType {
   readonly options: FaultOptions
   readonly usual?: Config
-  /** The field without which the fault does nothing. */
+  /** Name of a field that must be given, because the fault has no effect without it. */
   readonly needs?: string
 }
 
@@ -119,14 +119,14 @@ export function configOf(name: string, values: Values): Config {
     const type = typeOf(name)
     const config = {
       ...(type && fieldsOf(name, ownOptions(type), given(values, 'ms'))),
-      // Plans have to state a rate; a fault injected by hand hits all calls.
+      // A plan must state a rate. A fault injected by hand hits all calls by default.
       rate: rate ?? 1,
       ...extra(values),
     }
     if (type !== undefined) demandAll(name, type, config)
     return { type: name, ...config }
   }
-  // Unknown types are passed on: the gateway reports the closest type best.
+  // Sends unknown types to the gateway as well, because its error message suggests a similar type.
   const type = Object.hasOwn(monkey, name) ? monkey[name] : undefined
   const config = {
     ...type?.usual,

@@ -107,11 +107,11 @@ interface Injection {
 /** Repeats all decisions of a journal, with the faults of `plan` and the runtime API's faults from the journal. */
 function decideAgain({ seed, faults }: Plan, lines: readonly Line[]): Replayed {
   const planned: DecisionEntry[] = []
-  /** The latest injection of each name, and all of them. */
+  /** The latest injection of each fault name; `injections` below has all injections. */
   const injected = new Map<string, Injection>()
   const injections: Injection[] = []
   const names = new Set(faults.map(({ name }) => name))
-  // Decisions may finish late: their numbers give the order of their beginning.
+  // Decisions are written when they finish. Their numbers give the order in which they began.
   for (const line of inOrder(lines)) {
     if (line.kind === 'decision') {
       const made = names.has(line.fault) ? undefined : injected.get(line.fault)

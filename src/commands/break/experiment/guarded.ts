@@ -19,7 +19,7 @@ import { bar, seconds } from '../../shared/progress.ts'
 import { type ReadExperiment, readExperiment } from '../../../gateway/guarded/file.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** A guarded run, as in `/admin/experiments`. */
+/** A guarded run, in the format of `/admin/experiments`. */
 export type ShownRun = ReturnType<typeof guardedInShort>
 
 /** Returns true if the gateway's answer is a guarded run. */
@@ -247,7 +247,7 @@ const placeOf = ({ phase, stage, stages }: ShownRun): string =>
     ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
     : phase
 
-/** Progress in a line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
+/** Returns the progress as one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
 function progressLine(shown: ShownRun, width: number): string {
   const { elapsedMs, lengthMs, latest, phase, reason } = shown
   const done = Math.min(1, elapsedMs / lengthMs)

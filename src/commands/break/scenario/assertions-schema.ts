@@ -33,7 +33,7 @@ const isSome = (value: object): boolean => Object.values(value).some((one) => on
 const some = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z.strictObject(shape).refine(isSome, unlessEmpty('asserts nothing: it is empty'))
 
-/** A bound on a number with the natural range 0 to `most`. */
+/** Returns the schema of a bound on a number, whose possible values are 0 to `most`. */
 const bound = <Value extends z.ZodType<number>>(value: Value, about: string, most = Infinity) =>
   z
     .strictObject({ atLeast: value.optional(), atMost: value.optional() })
@@ -154,7 +154,7 @@ export type WrittenBound = z.output<ReturnType<typeof count>>
 
 export type WrittenCalls = z.output<typeof calls>
 
-/** How long after the faults an assertion observes, in milliseconds; 0 without assertions on that time. */
+/** Returns how long a run observes after the end of the faults, in milliseconds; 0 without assertions on this time. */
 export function aftermathOf({ breaker, recovery }: WrittenAssertions): Millis {
   const limits = [breaker?.closes?.within, recovery?.firstGood, recovery?.steady]
   const longest = Math.max(0, ...limits.map((limit) => limit ?? 0))

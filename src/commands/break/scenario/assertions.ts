@@ -7,7 +7,7 @@ import type { WrittenAssertions, WrittenBound, WrittenCalls } from './assertions
 import { callsDuring, closedAfter, type Evidence, openings, quantile, recoveryOf } from './evidence.ts'
 import { counted, type Judged, type Measure, measures, type Part, undecided, withCalls } from './measures.ts'
 
-/** An assertion, with its bound in words. */
+/** An assertion; its name states the bound. */
 export interface Assertion {
   readonly name: string
   readonly judge: (evidence: Evidence) => Judged

@@ -58,7 +58,7 @@ export interface Evidence {
   readonly counted: Counted | undefined
   /** Tools on `/mcp` before the faults but not during them; undefined when not observed. */
   readonly unlisted: readonly string[] | undefined
-  /** When the last fault stopped hitting calls: the end of its window, or its clearing. */
+  /** Time at which the last fault stopped hitting calls: the end of its window, or the time when it was cleared. */
   readonly faultsEndedAt: Millis
   readonly clearedAt: Millis
   readonly endedAt: Millis
@@ -67,7 +67,10 @@ export interface Evidence {
 /** Minimum number of calls for a meaningful share or percentile. */
 export const FEWEST_CALLS = 5
 
-/** Longest duration of a healthy call, in milliseconds: slower tools are not called, and slower calls are not good. */
+/**
+ * Longest duration of a healthy call, in milliseconds. The run does not call slower tools, and slower calls are not
+ * good.
+ */
 export const PROMPT_MS: Millis = 2_000
 
 /**
@@ -132,7 +135,7 @@ export function callsDuring(
   )
 }
 
-/** When and for which tool a breaker was first seen open, and how many of the tool's calls had begun by then. */
+/** The time at which the breaker of a tool was first seen open, and the number of the tool's calls begun before. */
 export interface Opening {
   readonly tool: string
   /** Undefined when the breaker stayed closed. */

@@ -16,7 +16,7 @@ import type { Aimed } from './library.ts'
  */
 export const LEASE_MS: Millis = 5_000
 
-/** The gateway refused or did not answer; the message names the remedy. */
+/** Thrown when the gateway refused or did not answer. The message names the remedy. */
 export class ControlError extends Error {}
 
 export interface FaultCounts extends Pick<
@@ -54,7 +54,7 @@ export interface InjectedFault {
 export interface Faults {
   state(): Promise<ChaosState>
   servers(): Promise<readonly KnownServer[]>
-  /** Non-closed breakers of these servers, as `server/tool`. */
+  /** Resolves to the breakers of these servers that are not closed, as `server/tool`. */
   breakers(servers: readonly string[]): Promise<readonly string[]>
   /** Resets the closed breakers of these tools, as `server/tool`. */
   renewBreakers(tools: readonly string[]): Promise<void>
@@ -68,7 +68,7 @@ export interface Faults {
   renew(ids: readonly string[]): Promise<void>
   /** Resolves to the counts of the latest fault of this name, armed or not; undefined for an unknown name. */
   countsOf(name: string): Promise<FaultCounts | undefined>
-  /** Ends a fault; no error for an ended fault. */
+  /** Ends a fault. Resolves also if the fault has already ended. */
   clear(id: string): Promise<void>
 }
 
@@ -82,7 +82,7 @@ export function faultsAt(control: Control): Faults {
     const value = await answerTo(request)
     return isObject(value) ? value : {}
   }
-  /** Rejects answers of an unexpected shape, because they prove nothing about breakers. */
+  /** Requests a path. Rejects if the answer does not match the schema, because such an answer proves nothing. */
   const get = async <Value>(path: string, schema: z.ZodType<Value>): Promise<Value> =>
     understood(path, schema, await answerTo({ method: 'GET', path }))
   const faults: Faults = {
@@ -140,7 +140,7 @@ export function faultsAt(control: Control): Faults {
     async clear(faultId) {
       const cleared = await control({ method: 'POST', path: '/chaos/clear', body: { faultId } })
       if (cleared.ok) return
-      // The fault may have ended meanwhile.
+      // The fault may have ended by itself, so the error counts only if the fault still exists.
       const { faults: listed } = await faults.state()
       if (listed.some(({ id }) => id === faultId)) throw new ControlError(cleared.message)
     },

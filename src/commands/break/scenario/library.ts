@@ -60,7 +60,7 @@ const plannedSchema = z.strictObject({
     .min(1)
     .max(100)
     .superRefine((faults, context) => {
-      // The gateway limits the lifetime of faults, and the run sets it.
+      // The lifetime of faults is not checked here: the run sets it, and the gateway limits it.
       for (const { path, message } of contradictions({ faults, maxTtl: Infinity }, types))
         context.addIssue({ code: 'custom', path: path.slice(1), message })
     }),
@@ -69,7 +69,7 @@ const plannedSchema = z.strictObject({
 /** Faults to demonstrate an effect, and the expected reaction of the mesh. */
 export type Scenario = z.output<typeof schema>
 
-/** A scenario, or the problems of its file, a line each. */
+/** A scenario, or the problems of its file. Each problem is one line. */
 type ReadScenario =
   | { readonly ok: true; readonly scenario: Scenario }
   | { readonly ok: false; readonly problems: readonly string[] }
@@ -96,7 +96,7 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
     return { ok: false, problems: [`there is no scenario "${name}"; ${hint}`] }
   }
   const file = isPath ? name : join(folder, `${name}.yaml`)
-  // A pipe without a writer would block for ever; for a missing file, reading gives the best error.
+  // Refuses pipes, because reading a pipe without a writer never ends. A missing file is reported by `readText` below.
   const kind = await stat(file).catch(() => undefined)
   if (kind !== undefined && !kind.isFile() && !kind.isDirectory())
     return { ok: false, problems: [`${file} cannot be read: it is no regular file`] }
@@ -110,7 +110,7 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
   const value = issues.length > 0 ? undefined : readValues(file, source, source.root, [], reading)
   const asPlan = planned(value)
   const checked = plannedSchema.safeParse(asPlan, { error: () => '' })
-  // Faults are injected as written: the gateway applies its own defaults.
+  // The scenario keeps its faults as written, because the gateway applies its own defaults.
   const parsed = schema.safeParse(value, { error: () => '' })
   if (checked.success && parsed.success && issues.length === 0) return { ok: true, scenario: parsed.data }
   const about = { schema: plannedSchema, value: asPlan, origins: reading.origins }
@@ -135,7 +135,7 @@ function planned(value: unknown): unknown {
 }
 
 export interface Aimed {
-  /** Servers, as a glob. */
+  /** Glob of the servers that the fault hits. */
   readonly target: string
   readonly config: Readonly<Record<string, unknown>>
 }
@@ -190,8 +190,8 @@ export function hitBy({ faults }: Pick<Scenario, 'faults'>, aim: Aim, servers: r
 }
 
 /**
- * When a fault hits calls, in milliseconds since arming; undefined without a window in the file, or with wrong
- * durations.
+ * Returns the time during which a fault hits calls, in milliseconds since arming; undefined without a window in the
+ * file, or with wrong durations.
  */
 function windowOf(fault: Readonly<Record<string, unknown>>): {
   readonly from?: Millis
@@ -206,7 +206,8 @@ function windowOf(fault: Readonly<Record<string, unknown>>): {
 }
 
 /**
- * Start delay by a fault's own `after`, as in `auth.expired`, in milliseconds after arming; undefined without `after`.
+ * Returns the start delay in a fault's own field `after`, as in `auth.expired`, in milliseconds since arming; undefined
+ * without `after`.
  */
 function afterOf({ type, after }: Readonly<Record<string, unknown>>): Millis | undefined {
   if (types[String(type)]?.family !== 'auth') return undefined
@@ -214,14 +215,14 @@ function afterOf({ type, after }: Readonly<Record<string, unknown>>): Millis | u
   return success ? data : undefined
 }
 
-/** When the last fault stops hitting calls, in a run of this length. */
+/** Returns the time at which the last fault stops hitting calls, in a run of this length. */
 export const faultsEnd = ({ faults }: Pick<Scenario, 'faults'>, durationMs: Millis): Millis =>
   Math.min(durationMs, Math.max(...faults.map((fault) => windowOf(fault).to ?? durationMs)))
 
 /** Scales a scenario to another duration, with its phases and their assertions. */
 export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
   if (durationMs === scenario.duration) return scenario
-  /** Scales the times of these names. */
+  /** Returns a copy of `times` in which the values under these names are scaled. */
   const scaled = <Times extends object>(times: Times, ...names: readonly (keyof Times)[]): Times =>
     Object.fromEntries(
       Object.entries(times).map(([name, value]) => {

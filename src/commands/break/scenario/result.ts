@@ -19,14 +19,14 @@ export interface Result {
   readonly scenario: string
   readonly description: string
   readonly checks: readonly Checked[]
-  /** Why the run proves nothing or could not run; empty for a valid run. */
+  /** Reasons why the run proves nothing or could not run; empty for a valid run. */
   readonly flaws: readonly string[]
-  /** Why a run was skipped as expected. */
+  /** The reason why the run was skipped; a skipped run is not an error. */
   readonly skipped?: string | undefined
   readonly faults: readonly Injected[]
   readonly traffic?: TrafficReport | undefined
   readonly seed?: ChaosState['seed'] | undefined
-  /** How long the faults lasted, or would have lasted. */
+  /** Planned duration of the faults, in milliseconds. */
   readonly durationMs: Millis
   readonly servers: readonly string[]
   /** Start of the run, in milliseconds since the Unix epoch, and its whole duration. */
@@ -57,8 +57,8 @@ export const judged = (assertions: readonly Assertion[], evidence: Evidence): Ch
   assertions.map(({ name, judge }) => ({ name, ...judge(evidence) }))
 
 /**
- * Judges a run's assertions, unless the run proves nothing. A run that fails although its faults changed nothing proves
- * nothing either.
+ * Returns the result of a run, with a verdict for each assertion unless the run proves nothing. A failed run proves
+ * nothing if its faults changed nothing.
  */
 export function judgedRun(
   { faults, flaws, evidence }: Pick<ScenarioRun, 'faults' | 'flaws' | 'evidence'>,
@@ -70,7 +70,7 @@ export function judgedRun(
   return { checks, flaws: idle === undefined ? flaws : [idle] }
 }
 
-/** Announces the run and the mesh's expected reaction. */
+/** Prints the plan of the run and the expected reaction of the mesh. */
 export function introduce(
   { name, description, expect = [] }: Scenario,
   { server, durationMs, rate }: { server: string; durationMs: Millis; rate: number | undefined },
@@ -87,7 +87,7 @@ export function introduce(
 const words = { pass: 'pass', fail: 'FAIL', undecided: '????', skipped: 'skip' } as const
 
 /**
- * Prints each fault's effect, the endings of the run's own calls, and each assertion's result, a line each; prints on
+ * Prints a line for each fault's effect, each ending of the run's own calls, and each assertion's result. Prints on
  * standard error why a run proves nothing.
  */
 export function report(result: Result, out: Output): void {

@@ -54,7 +54,7 @@ export interface Injected {
   readonly name: string
   readonly id: string
   readonly counts: FaultCounts | undefined
-  /** The counts known at the clearing, when held calls were released. */
+  /** The counts of the fault just before it was cleared, which released the held calls. */
   readonly whenCleared: FaultCounts | undefined
 }
 
@@ -63,7 +63,7 @@ type Counting = { -readonly [Key in keyof Injected]: Injected[Key] } & { isClear
 
 export interface ScenarioRun {
   readonly faults: readonly Injected[]
-  /** Why the run proves nothing; empty for a valid run. */
+  /** Reasons why the run proves nothing; empty for a valid run. */
   readonly flaws: readonly string[]
   /** Undefined when nothing was injected. */
   readonly evidence: Evidence | undefined
@@ -90,7 +90,9 @@ const FATES_MS: Millis = 2_000
 /** Longest time that a run waits for the gateway's metrics cache to expire, in milliseconds. */
 const MAX_METRICS_AGE_MS: Millis = 10_000
 
-/** Extra observation after the longest allowed recovery, in milliseconds, because late recoveries are measured too. */
+/**
+ * Further observation after the longest allowed recovery, in milliseconds, so that the report can show a late recovery.
+ */
 const LATE_MS: Millis = 3_000
 
 interface Collected {
@@ -220,7 +222,7 @@ function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): reado
   }))
 }
 
-/** Updates the counts until the time is up. */
+/** Polls counts and breakers until `endsAt`. Stops early when a fault has ended, and adds a flaw. */
 async function watch(
   { faults, flaws, breakers }: Collected,
   endsAt: Millis,
@@ -263,7 +265,7 @@ async function recount(faults: readonly Counting[], { gateway, clock, stop }: Ru
 interface Recovering {
   readonly scenario: Scenario
   readonly breakers: BreakerLook[]
-  /** The run's own calls so far, with times as in evidence. */
+  /** Returns the run's own calls so far, with times relative to the arming of the faults. */
   readonly seen: () => readonly OwnCall[] | undefined
   readonly faultsEndedAt: Millis
   readonly armedAt: Millis
@@ -377,7 +379,10 @@ async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): P
   await Promise.all(left.map(clear))
 }
 
-/** Returns why a failed run proves nothing: its faults hit calls but changed no outcome. Undefined with any effect. */
+/**
+ * Returns a reason if the faults hit calls but changed no outcome, so a failed run proves nothing; undefined if they
+ * had any effect.
+ */
 export function withoutEffect(faults: readonly Injected[]): string | undefined {
   const sum = summing(faults)
   const masked = sum((counts) => counts.masked)

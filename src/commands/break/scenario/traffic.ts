@@ -64,7 +64,7 @@ export interface TrafficOptions {
   readonly rate: number
   /** Tools to call, as a glob; undefined: tools declared read-only. */
   readonly tool: string | undefined
-  /** Prefix of the calls' task names: the same calls have the same names in every run. */
+  /** Prefix of the calls' task names. Equal calls have equal names in every run. */
   readonly name: string
 }
 
@@ -87,7 +87,7 @@ export interface TrafficReport {
   readonly endings: Readonly<Record<string, number>>
 }
 
-/** No traffic is possible; the message names the remedy. */
+/** Thrown when no traffic is possible. The message names the remedy. */
 export class TrafficError extends Error {}
 
 /** A stream of calls at a steady rate. Hit servers and other servers have a separate lane each. */
@@ -104,7 +104,7 @@ type Fitness = 'good' | 'unfit' | 'bad'
 
 /**
  * Calls tools on the gateway's own data plane in turn at a steady rate, as an agent of the modern era does. Call `n` is
- * the same in every run: its tool, its arguments and its task depend on nothing else.
+ * the same in every run: its tool, arguments and task depend only on `n`.
  */
 export class Traffic {
   readonly #options: TrafficOptions
@@ -182,9 +182,9 @@ export class Traffic {
   }
 
   /**
-   * Checks that calls succeed before any injection: tries every tool, leaves out slow tools and tools refusing made-up
-   * arguments, and calls the others for a second or so. Resolves to the omitted tools. Rejects with a `TrafficError`
-   * when the servers are not in order within 20 s.
+   * Checks that calls succeed before any injection. Tries every tool, and leaves out slow tools and tools that refuse
+   * made-up arguments. Then calls the other tools for about a second. Resolves to the omitted tools. Rejects with a
+   * `TrafficError` when the servers are not in order within 20 s.
    */
   async settle(stop: Cancellation): Promise<readonly string[]> {
     const until = this.#clock.now() + STEADY_MS
@@ -347,7 +347,7 @@ function endingOf(reply: unknown): string {
 
 interface Found {
   readonly targets: readonly Target[]
-  /** Why the first unlistable server cannot be listed. */
+  /** The error of the first server whose tools cannot be listed; undefined if there is none. */
   readonly unlisted: TrafficError | undefined
   /** Servers without a callable tool, each with the reason. */
   readonly leftOut: readonly string[]

@@ -102,7 +102,7 @@ export function idleIn(file: string, faults: readonly Fault[], runs: readonly Id
   return idle.map((fault) => `${fault.name} of ${file} hit no call: ${why(fault)}`)
 }
 
-/** Why a fault has no effect on simulated tool calls; undefined for a fault with an effect. */
+/** Returns the reason why a fault has no effect on simulated tool calls; undefined for a fault with an effect. */
 export function notSimulated({ type, side }: Fault): string | undefined {
   const known = registry[type]
   if (known === undefined || !methodsOf(known).includes('tools/call')) return 'it does not hit tool calls'

@@ -67,7 +67,7 @@ const options = {
   concurrency: { kind: 'integer', min: 1, max: 512, value: 'N', default: '8', about: 'tasks at a time' },
   runs: {
     kind: 'integer',
-    // A standard error needs 2 runs.
+    // Minimum of 2, because a standard error needs two runs.
     min: 2,
     max: 100,
     value: 'N',
@@ -76,7 +76,7 @@ const options = {
   },
   population: {
     kind: 'integer',
-    // A child has two parents, and the best individuals survive.
+    // Minimum of 4, because a child has two parents and the best individuals are kept.
     min: 4,
     max: 1_000,
     value: 'N',
@@ -154,7 +154,7 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
       throw new Misuse(
         `${given.resume} has ${from.state.generation} generations already: --generations must be at least that`,
       )
-    // Checked before a minute of work, not after.
+    // The folder is checked before the search, which takes about a minute.
     if (given.out !== undefined) makeOut(given.out)
     endProgress = showProgress(out, systemClock, () => words)
     const parts: SearchParts = {

@@ -4,7 +4,7 @@ import { roundedDuration } from '../../../units/duration.ts'
 import type { Output } from '../../shared/arguments.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** A fault's counts of its hits and their outcomes. */
+/** The counts of a fault: its hits and their outcomes. */
 export type Counted = Pick<
   FaultStatus,
   | 'name'

@@ -70,7 +70,7 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
   return chaos === undefined ? parsed.data : { ...parsed.data, chaos }
 }
 
-/** Formats a finding, with the path as in the plan. */
+/** Returns a finding as text, with its path in the plan. */
 function said({ path, message }: ConfigFinding, { plan }: WrapOptions): string {
   const [block, ...rest] = path
   return block === 'chaos' ? `${plan}  ${formatPath(rest)}  ${message}` : `${formatPath(path)}  ${message}`

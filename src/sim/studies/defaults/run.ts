@@ -127,7 +127,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   let [tasks, failedTasks, calls, failedCalls, attempts, illCalls, lastFailedAt] = [0, 0, 0, 0, 0, 0, 0]
   const took: Millis[] = []
 
-  /** Resolves to true for a good call. */
+  /** Makes a call of an agent. Resolves to true if the call was good. */
   async function ask(tool: string, service: string, intent: string, isCounted: boolean): Promise<boolean> {
     const since = clock.now()
     if (isIll(since)) illCalls++

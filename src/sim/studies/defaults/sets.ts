@@ -5,7 +5,7 @@ const FREE = { ratio: 1, costlyRatio: 1, floor: 1_000, concurrency: 1, leastConc
 
 /**
  * The defaults of others, as far as our policies can express them: the numbers come from the named sources (as of
- * 2026). `waitForProof: false`, because no other set waits for a proof.
+ * 2026). They have `waitForProof: false`, because only Breakwater waits for the success of another call before a retry.
  */
 export const peers: Readonly<Record<string, object>> = {
   // outlier_detection.proto and route_components.proto: no retries until a policy names some; then 1, 25 ms to 250 ms,

@@ -20,7 +20,7 @@ const noise = [
     message: 'the index is being rebuilt',
   },
   { name: 'orders-503', type: 'http.status', rate: 0.1, match: { server: ORDERS }, status: 503 },
-  // The order is placed, but the answer is lost: a retry would order twice.
+  // The server places the order, but its answer is lost, so a retry would place the order twice.
   {
     name: 'lost-answers',
     type: 'conn.reset',

@@ -128,7 +128,7 @@ class Run {
     const { seed, durationMs } = this.#options
     const ttl = durationMs + MARGIN_MS
     const body = { seed, faults: faults.map((fault) => ({ ...fault, ttl })) }
-    // Armed faults stay armed under another plan.
+    // If faults are armed, the faults of a new plan are armed too.
     await ask(this.#stage.control, { method: 'PUT', path: '/admin/chaos?by=demo', body }, anything)
     if (!this.#isArmed) await this.#turn('arm', title)
     this.#isArmed = true

@@ -1,6 +1,6 @@
 import { type Options, seeded } from '../../../shared/arguments.ts'
 
-/** Options of `breakwater demo --live`, kept apart: showing the help need not load the demo itself. */
+/** Options of `breakwater demo --live`. They have their own file, so the help can be shown without loading the demo. */
 export const liveOptions = {
   live: { kind: 'flag', about: 'plays this demo' },
   duration: {

@@ -15,7 +15,10 @@ export type FaultCount = Readonly<Record<FateName | 'injected', number>>
 interface Availability {
   /** Calls whose outcome depends on the servers: no rejected or cancelled calls, and no errors of the caller. */
   readonly eligible: number
-  /** Eligible calls with a reply; with a reply not known to be wrong; with an uncheckable reply. */
+  /**
+   * Numbers of eligible calls: with a reply, with a reply not known to be wrong, and with a reply that could not be
+   * checked.
+   */
   readonly returned: number
   readonly good: number
   readonly unchecked: number

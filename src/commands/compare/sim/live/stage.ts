@@ -12,7 +12,7 @@ import { demandFaults, openStage } from '../../../shared/stage.ts'
 export interface DemoOptions {
   readonly durationMs: Millis
   readonly seed: number
-  /** Without policies, only verdicts are computed for the metrics; verdicts change nothing. */
+  /** False switches off all policies except verdicts, which only fill the metrics. */
   readonly withPolicies: boolean
 }
 
@@ -30,7 +30,8 @@ const ENVIRONMENT = 'staging'
 export const MARGIN_MS: Millis = 60_000
 
 /**
- * Starts everything; `closing` gets the functions to end it. Rejects with an `UnusableInput` when the demo cannot run.
+ * Starts the servers, the gateway and the agents; `closing` gets the functions that end them. Rejects with an
+ * `UnusableInput` when the demo cannot run.
  */
 export async function openDemo(options: DemoOptions, closing: Closing, env: Env): Promise<DemoStage> {
   const { durationMs, seed, withPolicies } = options

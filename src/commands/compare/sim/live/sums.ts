@@ -21,7 +21,7 @@ export interface Known {
   readonly placed: ReadonlyMap<string, number>
 }
 
-/** Returns a sentence for each sum that does not add up, and the number of sums. */
+/** Checks that the counts agree. Returns the number of checks, and a sentence for each check that failed. */
 export function check(known: Known): { readonly checked: number; readonly wrong: readonly string[] } {
   const sums = [...ofFaults(known), ...ofAgents(known), ...ofPhases(known), ...ofOrders(known)]
   const wrong = sums.filter(({ expected, found }) => expected !== found)
@@ -76,7 +76,7 @@ function ofAgents({ reading, tally }: Known): readonly Sum[] {
   return [
     { what: 'endings of calls', expected: tally.calls, found: right + wrong + flagged + errors },
     ...compared('', reading, tally),
-    // In this demo no two faults can spoil the same answer.
+    // In this demo, an answer is changed by at most one fault, so escaped faults equal wrong answers.
     { what: 'escaped faults', expected: wrong, found: totalOf(reading).escaped },
   ]
 }
