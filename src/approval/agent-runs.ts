@@ -134,7 +134,6 @@ export class AgentRuns {
     for (const entry of opened.entries) this.#book.add(entry)
     this.#book.closeOpenRuns()
     this.#recount(earlier)
-    if (opened.damage !== undefined) this.#book.suspendAll()
     this.#wallAt = clock.wall()
     this.#monotonicAt = clock.now()
     this.#keepTime()

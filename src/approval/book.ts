@@ -91,6 +91,9 @@ export class Book {
           this.#reached.push(...entry.reached.map((one) => ({ at: entry.at, ...one })))
         return
       }
+      case 'damaged':
+        for (const use of this.#uses.values()) use.aborts = Math.max(use.aborts, use.envelope.budget.aborts)
+        return
       case 'proposed':
       case 'approved':
       case 'refused':
@@ -105,11 +108,6 @@ export class Book {
       use.aborts += use.open.size
       use.open.clear()
     }
-  }
-
-  /** Suspends all envelopes, because the ledger cannot be trusted. */
-  suspendAll(): void {
-    for (const use of this.#uses.values()) use.aborts = Math.max(use.aborts, use.envelope.budget.aborts)
   }
 
   envelope(id: string): EnvelopeState | undefined {

@@ -58,6 +58,8 @@ export type LedgerEntry = { readonly at: number } & (
     }
   /** Keeps the latest time seen by the gateway. */
   | { readonly kind: 'clock' }
+  /** An earlier ledger could not be trusted: all envelopes before this entry are suspended. */
+  | { readonly kind: 'damaged'; readonly why: string }
 )
 
 /** An entry before the ledger adds the time. */
@@ -122,19 +124,20 @@ export class Ledger {
       damage ??= `line ${chain.broken.line} of ${path} ${chain.broken.why}`
     if (chain !== undefined && typeof head === 'object' && chain.hashes[head.line - 1] !== head.hash)
       damage ??= `${path} is older than its head, or was changed`
-    const entries = (chain?.lines ?? []).slice(1) as unknown as LedgerEntry[]
+    const read = (chain?.lines ?? []).slice(1) as unknown as LedgerEntry[]
     if (damage !== undefined) {
       if (text !== undefined) await rename(path, `${path}.damaged`)
-      return { ledger: await Ledger.#begin(folder, key, []), entries, damage }
+      const entries: LedgerEntry[] = [...read, { kind: 'damaged', at: now, why: damage }]
+      return { ledger: await Ledger.#begin(folder, key, entries), entries, damage }
     }
     const isLarge = (chain?.bytes ?? 0) > COMPACT_BYTES
-    const kept = isLarge ? entries.filter(({ at }) => at > now - COMPACT_AGE_MS) : entries
+    const kept = isLarge ? read.filter(({ at }) => at > now - COMPACT_AGE_MS) : read
     if (chain === undefined || isLarge)
       return { ledger: await Ledger.#begin(folder, key, kept), entries: kept, damage }
     const file = await open(path, 'r+', 0o600)
     await file.truncate(chain.bytes)
     const end = { hash: chain.hashes.at(-1)!, line: chain.lines.length, size: chain.bytes }
-    return { ledger: new Ledger(folder, key, file, end), entries, damage }
+    return { ledger: new Ledger(folder, key, file, end), entries: read, damage }
   }
 
   /** Begins a new file with these entries, in place of the old file. */

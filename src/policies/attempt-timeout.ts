@@ -10,7 +10,7 @@ const schema = z
     timeout: duration({ min: 1 })
       .default(60_000)
       .describe(
-        "How long an attempt may take, to its last byte. The default counts only where `deadline` is off or longer. The wait for an agent's answer does not count.",
+        "How long an attempt may take, to its last byte. The default counts only where `deadline` is off or longer. Time in which the server waits for the agent's answer to its question does not count.",
       ),
     onProgress: z
       .enum(['extend', 'ignore'])

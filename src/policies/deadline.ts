@@ -35,7 +35,7 @@ const schema = z
         'Whether the server is told its remaining time, in _meta. `asked`: if the agent set a deadline.',
       ),
   })
-  .describe('Ends a call whose agent has stopped waiting, however many attempts the call has made.')
+  .describe('Ends a call at its deadline, however many attempts the call has made.')
 
 /** Returns how long a call may take at most, in milliseconds. */
 export function longestOf({

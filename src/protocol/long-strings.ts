@@ -263,7 +263,7 @@ function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   return length
 }
 
-/** 1 for each byte that ends plain text in a string. A table is fast, and most bytes of strings are looked up. */
+/** 1 for each byte that ends plain text in a string. A table is fast: the bytes of short strings, and the first bytes of long strings, are looked up. */
 const specials = new Uint8Array(256).fill(1, 0, SPACE)
 specials[QUOTE] = specials[BACKSLASH] = 1
 

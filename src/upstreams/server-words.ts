@@ -107,7 +107,7 @@ function secretsOfUrl(text: string): string[] {
   )
 }
 
-/** Returns all spellings of a secret: plain, in JSON, in HTML, and in a URL with digits of either case. */
+/** Returns all spellings of a secret: plain, in JSON, in HTML, and in a URL with hex digits of either case. */
 function spellingsOf(secret: string): string[] {
   // Converts to UTF-8 and back: half a surrogate pair cannot be in a URL.
   const sent = Buffer.from(secret).toString()

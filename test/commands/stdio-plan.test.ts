@@ -72,7 +72,7 @@ test('a single target of another tool is the wrapped server, and aliases say whi
   assert.deepEqual(faults[1]?.match, { server: 'wrapped', tool: 'cached' })
   assert.match(
     await problems(both),
-    /^plan\.yaml:1:\d+ {2}faults\[0\]\.target: "weather-api" is no server here; .*"aliases" may say/,
+    /^plan\.yaml:1:\d+ {2}faults\[0\]\.target: "weather-api" is no server here; .*"aliases" can map/,
   )
 })
 

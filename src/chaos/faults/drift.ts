@@ -208,8 +208,11 @@ export const splitBrain: FaultType<z.output<typeof splitSchema>> = {
   family: 'result',
   about: 'Text and structured content of a reply differ.',
   use: 'To find out which of the two forms of a result an agent relies on.',
-  seen: 'A text that differs from the structured content, flagged as partial.',
-  containedBy: { policies: ['verdict'], how: 'verdict compares the two forms (partial_silent).' },
+  seen: 'A text that differs from the structured content, flagged as partial if verdict detects the difference.',
+  containedBy: {
+    policies: ['verdict'],
+    how: 'verdict compares the two forms, and judges a reply whose forms differ as `partial_silent`.',
+  },
   sides: ['upstream', 'client'],
   example: { name: 'split-brain', rate: 0.05, ttl: '10m', match: { server: 'search' }, changes: 'text' },
   layer: ({ changes, operators }, injection) =>

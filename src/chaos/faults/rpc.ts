@@ -278,9 +278,9 @@ const lateSchema = z.strictObject({
 export const late = {
   schema: lateSchema,
   family: 'rpc',
-  about: "The server's reply is late; the call has run long before.",
+  about: 'The server runs the call at once, and its reply arrives late.',
   use: 'To test an answer that arrives after the caller has given up.',
-  seen: 'A delay, or a timeout; the call has run long before.',
+  seen: 'A delay, or a timeout; the server has run the call.',
   containedBy: {
     policies: ['attemptTimeout'],
     how: 'The attempt timeout ends the wait, and the gateway discards the reply when it comes.',

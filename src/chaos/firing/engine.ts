@@ -219,7 +219,7 @@ export class Engine {
     }
     const aimed = this.#aimedAt(call)
     if (aimed === undefined) return undefined
-    // Counts the call on both sides, because its occurrence must not depend on policies that stop the call.
+    // Numbers the call at the agents' side already: a policy that stops the call must not change numbers of later calls.
     const identity = this.#decider.identify(call)
     let injections: AppliedInjection[] | undefined
     try {

@@ -190,8 +190,9 @@ const plan: Command = {
     const last = formatDuration(numberOf(args.values, 'last') ?? 0)
     const path = `/admin/chaos/plan?last=${encodeURIComponent(last)}`
     return ask(args, { method: 'GET', path }, (answer: WouldHit & { readonly mode: string }) => {
-      const lines = [`the last ${last}, mode ${answer.mode}`]
-      if (!answer.complete) lines.push('older entries are out of memory: only the latest are shown')
+      const lines = [`decisions of the last ${last}; the mode now is ${answer.mode}`]
+      if (!answer.complete)
+        lines.push('the gateway no longer holds older entries: the table counts only the latest')
       if (answer.faults.length === 0) return [...lines, 'no armed fault matched any call']
       const head = ['FAULT', 'TYPE', 'SERVER', 'TOOL', 'DECIDED', 'HIT', 'WOULD HIT']
       return [...lines, '', ...table(head, answer.faults.flatMap(rowsOf), args.width, paintOf(args))]

@@ -8,8 +8,7 @@ const headerValue = z
   .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'expected a header value: one line of Latin-1 text')
 
 /**
- * Headers that are only for a single connection (RFC 9110, section 7.6.1), and headers such as `expect` that the
- * gateway answers itself.
+ * Headers of a single connection (RFC 9110, section 7.6.1), and headers such as `expect`, which the gateway answers.
  */
 export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
@@ -25,7 +24,7 @@ export const hopByHop: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Headers that the connection, the message format or the protocol sets; a config cannot set them. */
+/** Headers set by the connection, the message format or the protocol; a config cannot set these headers. */
 const reserved = new Set([
   ...hopByHop,
   'accept',
@@ -39,7 +38,7 @@ const reserved = new Set([
 
 const isReserved = (name: string) => reserved.has(name) || name.startsWith('mcp-')
 
-/** Headers in which an agent sends its own credentials. */
+/** Headers with an agent's own credentials. */
 const credentials = new Set(['authorization', 'cookie'])
 
 const complaint = (message: string, ...path: (string | number)[]) => ({
@@ -81,8 +80,8 @@ function refusal(from: string, to: string, isMap: boolean): string | undefined {
 }
 
 /**
- * Schema for headers of the agent that are passed on: a list, or a map from the agent's header to the server's. Parses
- * to a map in lower case.
+ * Schema for forwarded headers of the agent: a list, or a map from the agent's header to the server's. Parses to a map
+ * in lower case.
  */
 export const forwardHeaders = z
   .union([z.array(headerName).max(64), z.record(headerName, headerName)])

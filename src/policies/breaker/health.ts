@@ -61,7 +61,7 @@ export const breakerSchema = z
     probeTimeout: duration({ min: 1 })
       .default(30_000)
       .describe(
-        "How long a probe may take before it counts as failed. Choose a time longer than a good call takes. The wait for an agent's answer does not count.",
+        "How long a probe may take before it counts as failed. Choose a time longer than a good call takes. Time in which the server waits for the agent's answer to its question does not count.",
       ),
     slow: z
       .union([z.literal(false), slow])

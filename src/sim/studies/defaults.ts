@@ -107,7 +107,7 @@ export const defaultsStudy: Study = {
         },
         {
           name: 'ill',
-          title: 'Attempts at the ill server, for each call made meanwhile, by policies',
+          title: 'Attempts at the ill server, per call from its first illness to its last, by policies',
           columns: bySets('the server', 'count'),
           rows: rows.map((illness) =>
             valuesBySets(illness.name, (set) => summaryOf(illness, USUAL, set).ill),
@@ -124,7 +124,7 @@ export const defaultsStudy: Study = {
             { key: 'attempts', label: 'attempts/call', unit: 'count' },
             {
               key: 'ill',
-              label: 'attempts that find it ill',
+              label: 'attempts at the ill server',
               unit: 'times',
               absent: 'none without policies',
             },
@@ -184,7 +184,7 @@ export const defaultsStudy: Study = {
             { key: 'harm', label: 'of agents beside the fault', unit: 'share' },
             { key: 'failedCalls', label: 'calls failed', unit: 'share' },
             { key: 'attempts', label: 'attempts/call', unit: 'count' },
-            { key: 'ill', label: 'attempts that find it ill/call', unit: 'count' },
+            { key: 'ill', label: 'attempts at the ill server/call', unit: 'count' },
             { key: 'well', label: 'last failure after', unit: 's' },
             { key: 'p50', label: 'p50', unit: 'ms' },
             { key: 'p95', label: 'p95', unit: 'ms' },

@@ -25,6 +25,11 @@ export class FlakyServer {
     await fetch(new URL('/behaviour', this.url), { method: 'PUT', body: JSON.stringify(behaviours) })
   }
 
+  /** Changes the annotations of tools in the list from now on. */
+  async annotate(annotations: Readonly<Record<string, object>>): Promise<void> {
+    await fetch(new URL('/annotations', this.url), { method: 'PUT', body: JSON.stringify(annotations) })
+  }
+
   async count(tool: string): Promise<number> {
     const counts = (await (await fetch(new URL('/counts', this.url))).json()) as Record<string, number>
     return counts[tool] ?? 0

@@ -109,7 +109,7 @@ test('a report claims a held gate only after all stages', async () => {
     await how(made)
     return runMarkdownOf(await made.until('over'))
   }
-  assert.match(await told(() => undefined), /^It held\. Measured over 1s/m)
+  assert.match(await told(() => undefined), /^The gate held\. Measured over 1s/m)
   assert.match(
     await told(({ lifecycle }) => lifecycle.stop('me', 'enough')),
     /^The gate was never checked: no stage/m,
