@@ -117,7 +117,7 @@ test('a report claims a held gate only after all stages', async () => {
   const cutShort = await told(({ lifecycle, until }) =>
     until('stage').then(() => lifecycle.stop('me', 'enough')),
   )
-  assert.match(cutShort, /^It was not breached while stages were played\./m)
+  assert.match(cutShort, /^The gate was not breached while stages were played\./m)
 })
 
 test('a report of a run whose gateway was killed says what its figures are', async () => {
