@@ -21,7 +21,7 @@ export function faultPages(registry: FaultRegistry): Pages {
       list([
         '[Fields of every fault](faults/common-fields.md): `rate`, `ttl`, `match`, `when` and the other common fields.',
         '[Operators](faults/operators.md): the changes `result.drift`, `result.split_brain` and `result.partial` can make to a result.',
-        '[Effects of each fault](fault-cells.md): effects of each type on agents, and on servers of each transport and era, and why a type is not applicable somewhere. A plan with a fault outside its range is refused with the same words.',
+        '[Effects of each fault](fault-cells.md): effects of each type on agents, and on servers of each transport and era, and why a type is not applicable somewhere. The gateway refuses a plan whose fault is not applicable to the server, and gives the reason listed there.',
         '[config/chaos.yaml](../config/chaos.yaml): a plan with an example of each type.',
       ]),
       ...chapters.flatMap(({ title, types }) => [

@@ -192,7 +192,7 @@ export class Samples {
     return all.filter(({ beganAt, calls, underWay }) => beganAt < before && (calls > 0 || underWay > 0))
   }
 
-  /** Returns the open units: their ends are unknown. Open units younger than five minutes are not in the cohort. */
+  /** Returns all open units, whatever their age. `cohort` leaves out units that opened within the last five minutes. */
   open(now: Millis, waiting: Waiting): UnitSample[] {
     return this.all().filter((sample) => isOpen(sample, now, waiting))
   }

@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Millis } from './clock.ts'
 
-/** Equal notifications within this time become one, in milliseconds. */
+/** Length of a burst of equal notifications, in milliseconds: the first and the last of a burst are sent. */
 const COALESCE_MS: Millis = 250
 
 /** Thins out bursts of equal notifications: the first goes out at once, the last at the end of the burst. */

@@ -125,7 +125,7 @@ export interface EventType {
   readonly about: string
   /** The labels `server`, `tool` and `arm` come from the event. */
   readonly counter?: MetricSpec<'counter'>
-  /** Returns the counter's other labels. */
+  /** Returns the labels of the counter besides `server`, `tool` and `arm`, which come from the event. */
   labels?(detail: Readonly<Record<string, unknown>>): Readonly<Record<string, string>>
   /** Whether the log shows the event as a warning. */
   isWarning?(detail: Readonly<Record<string, unknown>>): boolean

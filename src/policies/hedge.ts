@@ -194,7 +194,10 @@ class Race {
     }
   }
 
-  /** Returns the outcome when no try got a useful answer: of the first try neither muted nor rejected, if any. */
+  /**
+   * Returns the outcome of the call when every try failed. The order of preference: the first sent try that another
+   * try's messages did not end, a rejected try, `last`.
+   */
   #standing(last: Outcome): Outcome {
     const told = this.#runners.filter(({ muted }) => !muted).flatMap(({ outcome }) => outcome ?? [])
     const sent = this.#runners.some(({ outcome }) => outcome?.kind === 'failed' && outcome.error.sent)

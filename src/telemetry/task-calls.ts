@@ -12,7 +12,7 @@ import { shortId } from '../units/short-id.ts'
  */
 const MAX_HELD = 2_000
 
-/** Most held calls with the same task. */
+/** The largest number of held calls with the same task. */
 const MAX_OF_TASK = 100
 
 /** Time without a request about a task, in milliseconds, after which no agent is assumed to wait for the task. */

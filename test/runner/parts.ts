@@ -23,6 +23,7 @@ export const parts = {
     'e2e/chaos/list-cells',
     'e2e/compare',
     'e2e/counting/',
+    'e2e/control-mcp/red-team',
     'e2e/deadlines-everywhere',
     'e2e/deaf-client',
     'e2e/demo-live',
@@ -46,9 +47,11 @@ export const parts = {
   /** Tests in one process, without sockets and child processes. They check other release lines of Node. */
   core: [
     'access/',
+    'approval/',
     'chaos/',
     'claims/',
     'config/',
+    'control/',
     'downstream/',
     'evidence/',
     'experiments/',

@@ -45,5 +45,5 @@ const wrongBackend: FaultType<z.output<typeof schema>> = {
   layer: ({ server }, injection) => sending(injection, server, (call) => call),
 }
 
-/** Faults of calls sent to another server. */
+/** Faults that send calls to another server. */
 export const routeFaults = { 'route.wrong_backend': wrongBackend } as const

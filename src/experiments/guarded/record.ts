@@ -3,7 +3,7 @@ import type { Breach, Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
-/** The targets of a run at the time of the request. */
+/** The targets of a run when somebody requested the run. */
 export interface Targets {
   readonly environment: string
   readonly servers: readonly {

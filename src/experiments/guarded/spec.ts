@@ -286,7 +286,7 @@ export function specSchema({ fault, workload }: SpecParts) {
         .enum(['none', 'required'])
         .default('none')
         .describe(
-          '`required`: the run waits until somebody else approves it by name. Always required for a first stage above 25%, or a later stage above 50%.',
+          '`required`: the run waits until somebody else approves the run; with trusted keys, by a signature. Always required for a first stage above 25%, or a later stage above 50%.',
         ),
       estimate,
       load: load.optional(),

@@ -11,7 +11,10 @@ import type { Server } from '../../registry/server.ts'
 /** Faults of these families hit each call of a server, whatever tool the fault matches. */
 const wholeServer: readonly Family[] = ['process', 'session', 'registry', 'handshake', 'auth']
 
-/** Returns the SHA-256 of the URLs of a server, or of its command. Credentials do not count: they change. */
+/**
+ * Returns the SHA-256 of the URLs of a server, without its headers; of a process, of its command with arguments, folder
+ * and environment.
+ */
 export function identityOf(config: ServerConfig): string {
   if (config.type === 'stdio') {
     const { command, args, cwd, env } = config

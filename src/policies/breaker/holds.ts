@@ -2,7 +2,10 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { OperatorTarget, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 
-/** Opening times by tool, in milliseconds of the Unix epoch; `false`: closed by hand. Key undefined: other requests. */
+/**
+ * When an operator opened the breaker of each tool, in milliseconds of the Unix epoch; `false`: an operator closed the
+ * breaker. Key undefined: the breaker of requests that name no tool.
+ */
 type Orders = Map<string | undefined, Millis | false>
 
 /** State kinds of orders: for all policy sets, and for a single policy set. */

@@ -80,7 +80,7 @@ const valueOf = ({ sli }: Slo, value: number) =>
 
 const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
 
-const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % over the allowance`
+const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % over the SLO's allowance`
 
 function inShort(plan: Genome): string[] {
   return plan.map(({ type, match: { server, tool }, rate, when: { burst, window }, options }: Gene) =>

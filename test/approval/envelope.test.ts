@@ -1,0 +1,193 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import {
+  type Envelope,
+  envelopeSchema,
+  outsideOf,
+  type Proposed,
+  unsoundIn,
+} from '../../src/approval/envelope.ts'
+import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
+import type { Spec } from '../../src/experiments/guarded/spec.ts'
+
+const identity = 'a'.repeat(64)
+const now = Date.parse('2026-12-02T10:00:00Z')
+
+const envelopeOf = (more: object = {}): Envelope =>
+  envelopeSchema.parse({
+    format: 1,
+    id: 'env-7f3k',
+    gateway: `gw-${'0'.repeat(32)}`,
+    environment: 'staging',
+    notBefore: '2026-12-01T08:00:00Z',
+    expiresAt: '2026-12-15T08:00:00Z',
+    proposers: ['claude-sre'],
+    targets: [{ server: 'search', identity, tools: ['query_docs'] }],
+    faults: [{ type: 'conn.latency', maxRate: 0.5, limits: { 'distribution.max': '5s' } }],
+    maxStage: '5m',
+    maxRun: '20m',
+    gate: ['error_ratio < 1% for 30s', 'p95 < 800ms for 30s'],
+    budget: { runs: 10, perDay: 3, aborts: 2 },
+    ...more,
+  })
+
+const specOf = (more: object = {}): Spec =>
+  experimentSpec.parse({
+    name: 'slow-search',
+    owner: 'claude-sre',
+    reason: 'to see',
+    hypothesis: { steadyState: ['error_ratio < 1%'] },
+    targets: { server: 'search' },
+    faults: [
+      {
+        name: 'slow',
+        type: 'conn.latency',
+        rate: 0.5,
+        distribution: { kind: 'uniform', min: '1s', max: '5s' },
+      },
+    ],
+    stages: [{ share: 0.1, duration: '1m' }],
+    gate: {
+      rollbackOn: [
+        { metric: 'error_ratio', above: '1%', for: '30s' },
+        { metric: 'p95', above: '800ms', for: '20s' },
+      ],
+    },
+    ...more,
+  })
+
+const runOf = (more: Partial<Proposed> = {}): Proposed => ({
+  by: 'claude-sre',
+  environment: 'staging',
+  spec: specOf(),
+  firstStage: 0,
+  hit: [{ server: 'search', identity, tool: 'query_docs', effect: 'read_only' }],
+  tenants: 1,
+  completedShare: () => 0,
+  now,
+  ...more,
+})
+
+const limits = (envelope: Envelope, run: Proposed) => outsideOf(envelope, run).map(({ limit }) => limit)
+
+test('a run at every limit of its envelope is inside', () => {
+  assert.deepEqual(limits(envelopeOf(), runOf()), [])
+})
+
+const fault = (more: object) => ({ faults: [{ name: 'slow', type: 'conn.latency', rate: 0.5, ...more }] })
+const stage = (share: number, duration = '1m') => ({ stages: [{ share, duration }] })
+
+for (const [what, run, limit] of [
+  ['another agent', { by: 'another' }, 'proposers'],
+  ['another environment', { environment: 'dev' }, 'environment'],
+  ['a skipped stage', { firstStage: 1 }, 'firstStage'],
+  ['no tool to hit', { hit: [] }, 'targets'],
+  [
+    'another server',
+    { hit: [{ server: 'memory', identity, tool: 'query_docs', effect: 'read_only' }] },
+    'targets.server',
+  ],
+  [
+    'the same name at another address',
+    { hit: [{ server: 'search', identity: 'b'.repeat(64), tool: 'query_docs', effect: 'read_only' }] },
+    'targets.identity',
+  ],
+  [
+    'another tool',
+    { hit: [{ server: 'search', identity, tool: 'delete', effect: 'read_only' }] },
+    'targets.tools',
+  ],
+  [
+    'a tool that writes',
+    { hit: [{ server: 'search', identity, tool: 'query_docs', effect: 'write' }] },
+    'effects',
+  ],
+  [
+    'a tool of unknown effect',
+    { hit: [{ server: 'search', identity, tool: 'query_docs', effect: 'unknown' }] },
+    'effects',
+  ],
+  [
+    'a higher rate',
+    { spec: specOf(fault({ rate: 0.51, distribution: { kind: 'uniform', min: '1s', max: '5s' } })) },
+    'faults.conn.latency.maxRate',
+  ],
+  [
+    'a longer delay',
+    { spec: specOf(fault({ distribution: { kind: 'uniform', min: '1s', max: '5001ms' } })) },
+    'faults.conn.latency.limits.distribution.max',
+  ],
+  [
+    'a delay in another form than the limited field',
+    { spec: specOf(fault({ distribution: { kind: 'fixed', delay: '60s' } })) },
+    'faults.conn.latency.limits.distribution.max',
+  ],
+  [
+    'another type of fault',
+    { spec: specOf({ faults: [{ name: 'broken', type: 'rpc.error', rate: 0.1 }] }) },
+    'faults.type',
+  ],
+  ['a longer stage', { spec: specOf(stage(0.1, '301s')) }, 'maxStage'],
+  ['a higher first rung', { spec: specOf(stage(0.11)) }, 'ladder of search and conn.latency'],
+  [
+    'two rungs above the last completed run',
+    { spec: specOf(stage(0.5)), completedShare: () => 0.1 },
+    'ladder of search and conn.latency',
+  ],
+  [
+    'other policies for the treatment',
+    { spec: specOf({ arms: { control: 'default', treatment: 'bare' } }) },
+    'arms',
+  ],
+] as const)
+  test(`a run with ${what} is outside`, () => {
+    assert.ok(
+      limits(envelopeOf(), runOf(run)).includes(limit),
+      JSON.stringify(outsideOf(envelopeOf(), runOf(run))),
+    )
+  })
+
+test('a run one rung above the last completed run is inside', () => {
+  assert.deepEqual(limits(envelopeOf(), runOf({ spec: specOf(stage(0.25)), completedShare: () => 0.1 })), [])
+  assert.deepEqual(limits(envelopeOf(), runOf({ spec: specOf(stage(0.5)), completedShare: () => 0.5 })), [])
+})
+
+test('the ladder counts the largest stage, wherever the stage stands', () => {
+  const spec = specOf({
+    stages: [
+      { share: 0.1, duration: '1m' },
+      { share: 0.25, duration: '1m' },
+    ],
+  })
+  assert.deepEqual(limits(envelopeOf(), runOf({ spec })), ['ladder of search and conn.latency'])
+})
+
+test('a run that ends after its window is outside', () => {
+  const windows = [{ days: 'wed', from: '09:00', to: '10:01', zone: 'UTC' }]
+  assert.deepEqual(limits(envelopeOf({ windows }), runOf()), ['windows'])
+  assert.deepEqual(limits(envelopeOf({ windows: [{ ...windows[0], to: '10:02' }] }), runOf()), [])
+})
+
+test('tenants without recent calls are unknown, and unknown is outside', () => {
+  const traffic = { hitsPerMinute: 100, tenants: 3 }
+  assert.deepEqual(limits(envelopeOf({ traffic }), runOf({ tenants: undefined })), ['traffic.tenants'])
+  assert.deepEqual(limits(envelopeOf({ traffic }), runOf({ tenants: 4 })), ['traffic.tenants'])
+  assert.deepEqual(limits(envelopeOf({ traffic }), runOf({ tenants: 3 })), [])
+})
+
+test('an envelope of more than 30 days, or with a first rung above a quarter, is unsound', () => {
+  assert.deepEqual(unsoundIn(envelopeOf()), [])
+  assert.equal(unsoundIn(envelopeOf({ expiresAt: '2027-01-01T08:00:00Z' })).length, 1)
+  assert.equal(unsoundIn(envelopeOf({ ladder: [0.3, 0.5] })).length, 1)
+  assert.equal(unsoundIn(envelopeOf({ expiresAt: '2026-11-01T08:00:00Z' })).length, 1)
+})
+
+for (const [what, gate] of [
+  ['a rule with >', ['error_ratio > 1%']],
+  ['a rule about an unknown metric', ['happiness < 1%']],
+  ['a rule without a number', ['error_ratio < low']],
+  ['no rule', []],
+] as const)
+  test(`an envelope with ${what} is refused`, () => {
+    assert.equal(envelopeSchema.safeParse({ ...envelopeOf(), gate }).success, false)
+  })
