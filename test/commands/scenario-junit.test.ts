@@ -4,8 +4,9 @@ import { mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFi
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { junitOf, unwritable, writeJunit } from '../../src/commands/break/scenario/junit.ts'
+import { junitOf } from '../../src/commands/break/scenario/junit.ts'
 import { exitCodeOf, type Result, statusOf } from '../../src/commands/break/scenario/result.ts'
+import { unwritable, writeReport } from '../../src/commands/shared/report-file.ts'
 import { counts } from './scenario-gateway.ts'
 import { parseXml } from './xml.ts'
 
@@ -104,10 +105,10 @@ test('the file appears as a whole, in place of an older one, and a failure leave
   t.after(() => rm(folder, { recursive: true, force: true }))
   const path = join(folder, 'report.xml')
   await writeFile(path, 'older')
-  await writeJunit(path, [result()])
+  await writeReport(path, junitOf([result()]))
   assert.equal(await readFile(path, 'utf8'), junitOf([result()]))
   await mkdir(join(folder, 'taken.xml', 'full'), { recursive: true })
-  await assert.rejects(writeJunit(join(folder, 'taken.xml'), [result()]))
+  await assert.rejects(writeReport(join(folder, 'taken.xml'), junitOf([result()])))
   assert.deepEqual((await readdir(folder)).sort(), ['report.xml', 'taken.xml'])
 })
 
@@ -120,7 +121,7 @@ test('links stay: the file that they lead to is written', async (t) => {
   for (const target of ['old.xml', 'new.xml']) {
     const link = join(folder, target)
     await symlink(join('real', target), link)
-    await writeJunit(link, [result()])
+    await writeReport(link, junitOf([result()]))
     assert.equal(await readlink(link), join('real', target))
     assert.equal(await readFile(join(folder, 'real', target), 'utf8'), written)
   }
@@ -132,7 +133,7 @@ test('a report to a pipe is written directly', async (t) => {
   t.after(() => rm(folder, { recursive: true, force: true }))
   const pipe = join(folder, 'pipe')
   execFileSync('mkfifo', [pipe])
-  const [read] = await Promise.all([readFile(pipe, 'utf8'), writeJunit(pipe, [result()])])
+  const [read] = await Promise.all([readFile(pipe, 'utf8'), writeReport(pipe, junitOf([result()]))])
   assert.equal(read, junitOf([result()]))
   assert.ok((await stat(pipe)).isFIFO())
 })

@@ -15,7 +15,8 @@ import {
 import { controlAt } from '../shared/control.ts'
 import { assertionsOf } from './scenario/assertions.ts'
 import { ControlError, type Faults, faultsAt, type KnownServer } from './scenario/gateway.ts'
-import { unwritable, writeJunit } from './scenario/junit.ts'
+import { unwritable, writeReport } from '../shared/report-file.ts'
+import { junitOf } from './scenario/junit.ts'
 import {
   type Aim,
   canHit,
@@ -127,7 +128,7 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
 /** Resolves to true if the file could be written. */
 async function written(path: string, results: readonly Result[], out: Output): Promise<boolean> {
   try {
-    await writeJunit(path, results)
+    await writeReport(path, junitOf(results))
     return true
   } catch (error) {
     out.stderr(`breakwater: ${path} cannot be written: ${(error as Error).message}`)

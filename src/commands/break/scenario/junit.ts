@@ -1,40 +1,5 @@
-import { access, constants, lstat, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import { hasUnprintable, printable } from '../../../telemetry/printable.ts'
+import { element, escaped, inSeconds } from '../../shared/xml.ts'
 import type { Checked, Result } from './result.ts'
-
-const LONGEST = 2_000
-
-const entities: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&apos;',
-}
-
-/** Escapes a text for XML 1.0, which cannot hold control characters: they are written as `\u001b`. */
-function escaped(text: string): string {
-  const shown = hasUnprintable(text) || text.length > LONGEST ? printable(text, LONGEST) : text
-  return shown
-    .replace(/[\p{Surrogate}\ufffe\uffff]/gu, '\ufffd')
-    .replace(/[&<>"']/g, (found) => entities[found] ?? found)
-}
-
-type Attributes = Readonly<Record<string, string | number | undefined>>
-
-/** Returns an XML element; each text of `inside` is XML and gets its own line. */
-function element(name: string, attributes: Attributes, inside: readonly string[] = []): string {
-  const written = Object.entries(attributes).flatMap(([key, value]) =>
-    value === undefined ? [] : [` ${key}="${escaped(String(value))}"`],
-  )
-  const start = `<${name}${written.join('')}`
-  if (inside.length === 0) return `${start}/>`
-  const indented = inside.map((part) => part.replace(/^/gm, '  '))
-  return `${start}>\n${indented.join('\n')}\n</${name}>`
-}
-
-const inSeconds = (ms: number): string => (ms / 1_000).toFixed(3)
 
 /** A case of a suite: an assertion, or the run itself when it proves nothing or was skipped. */
 interface Case {
@@ -125,50 +90,4 @@ export function junitOf(results: readonly Result[]): string {
     all,
     suites.map(({ text }) => text),
   )}\n`
-}
-
-/**
- * Resolves to the file behind a symbolic link, and to true if the report replaces a regular file. The file may be
- * missing.
- */
-async function placeOf(path: string): Promise<{ readonly file: string; readonly isReplaced: boolean }> {
-  const isMissing = ({ code }: NodeJS.ErrnoException) => code === 'ENOENT'
-  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
-    if (!isMissing(error)) throw error
-  })
-  if (found?.isDirectory() === true) throw new Error('it is a folder')
-  if (found !== undefined) return { file: await realpath(path), isReplaced: found.isFile() }
-  const link = await lstat(path).catch((error: NodeJS.ErrnoException) => {
-    if (!isMissing(error)) throw error
-  })
-  // `realpath` cannot resolve a link to a missing file, so the report is written through the link.
-  return { file: path, isReplaced: link === undefined }
-}
-
-/** Resolves to the reason why no report can be written to `path`; undefined when it can be written. */
-export async function unwritable(path: string): Promise<string | undefined> {
-  try {
-    const { file, isReplaced } = await placeOf(path)
-    if (isReplaced) await access(dirname(file), constants.W_OK)
-    return undefined
-  } catch (error) {
-    return (error as Error).message
-  }
-}
-
-/**
- * Replaces the file in one step, so readers never see an incomplete report. Symbolic links stay links. Pipes and other
- * non-regular files are written directly.
- */
-export async function writeJunit(path: string, results: readonly Result[]): Promise<void> {
-  const { file, isReplaced } = await placeOf(path)
-  if (!isReplaced) return writeFile(file, junitOf(results))
-  const draft = `${file}.${process.pid}.new`
-  try {
-    await writeFile(draft, junitOf(results))
-    await rename(draft, file)
-  } catch (error) {
-    await rm(draft, { force: true })
-    throw error
-  }
 }
