@@ -9,7 +9,7 @@ import type {
   WireReply,
   Partial,
 } from '../mesh/call.ts'
-import { mayBeRepeated, wasTurnedDown } from '../mesh/classify.ts'
+import { isUncertain, wasTurnedDown } from '../mesh/classify.ts'
 import { type GatewayError, stableCode } from '../mesh/errors.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { Effect } from '../mesh/policy.ts'
@@ -73,7 +73,7 @@ export function onWire(response: Response, { wire }: Outcome, record: CallRecord
 
 function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner): Response {
   if (outcome.kind === 'answered') return deliverable(withPartial(outcome))
-  const uncertain = isUncertain(outcome.error, subject, manner)
+  const uncertain = subject.tool !== undefined && isUncertain(outcome.error, manner.effectOf?.() ?? 'unknown')
   const error = uncertain ? { ...outcome.error, retryable: false, retryAfterMs: undefined } : outcome.error
   const by = outcome.kind === 'rejected' ? outcome.by : undefined
   const isLost = error.reason === 'session_lost'
@@ -84,11 +84,6 @@ function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Mann
   }
   const text = gatewayErrorText(id, error, subject, by)
   return { text, status: isLost ? 404 : 200, retryAfterMs: error.retryAfterMs }
-}
-
-/** True when the call must not run twice, and the gateway does not know if it has run: only the agent can find out. */
-function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manner): boolean {
-  return error.retryable && tool !== undefined && !mayBeRepeated(error, effectOf?.() ?? 'unknown')
 }
 
 /**

@@ -157,8 +157,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const intents = new Intents({
     clock,
     metrics,
-    onOutcome: ({ source, tenant, id }, arm, outcome) =>
-      experiments.report({ source, tenant, id, arm }, outcome),
+    onOutcome: (intent, arm, outcome) => {
+      const { source, tenant, id } = intent
+      // For a comparison, a task with less than its user asked for did not succeed.
+      experiments.report({ source, tenant, id, arm }, outcome === 'succeeded' ? 'succeeded' : 'failed')
+      // A task with several arms is one task of the recording.
+      if (arm === intent.arm && recorder.open !== undefined) recorder.outcome(intent, outcome)
+    },
   })
   for (const limit of unfinishedCauses) metrics.repliesEnded.series({ limit })
   const replies = new UnfinishedReplies(bounds.replies, (limit) => metrics.repliesEnded.inc({ limit }))

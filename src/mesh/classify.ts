@@ -251,13 +251,18 @@ const turnedDown: ReadonlySet<string> = new Set<Reason>([
 ])
 
 /** Whether the server declined to run the call. */
-export function wasTurnedDown({ reason }: GatewayError): boolean {
+export function wasTurnedDown({ reason }: Pick<GatewayError, 'reason'>): boolean {
   return turnedDown.has(reason)
 }
 
 /** Whether a call with this error and effect can be sent again without doing its work twice. */
 export function mayBeRepeated(error: GatewayError, effect: Effect): boolean {
   return !error.sent || isRepeatable(effect) || wasTurnedDown(error)
+}
+
+/** Whether only the agent can find out if a call that must not run twice has run. */
+export function isUncertain(error: GatewayError, effect: Effect): boolean {
+  return error.retryable && !mayBeRepeated(error, effect)
 }
 
 /** Whether a fault took effect on the call. A fault that was decided but not applied does not count. */

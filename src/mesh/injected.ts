@@ -48,6 +48,11 @@ export interface FaultFate {
    * earlier call.
    */
   readonly isKept?: true
+  /**
+   * The values that the fault put into the agent's reply, as text; only with the fate `escaped`. Absent when the fault
+   * cannot tell.
+   */
+  readonly values?: readonly string[]
 }
 
 /** Faults aimed at a call; undefined for none. */

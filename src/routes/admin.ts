@@ -369,7 +369,9 @@ const ofCall = z
 const ofIntent = z
   .strictObject({
     intent: z.string().min(1).max(LONGEST_INTENT).describe('Name of the task, as its calls carry it.'),
-    outcome: z.enum(['succeeded', 'failed']).describe('How the task ended.'),
+    outcome: z
+      .enum(['succeeded', 'degraded', 'failed'])
+      .describe('How the task ended; `degraded`: with less than asked for, and the agent said so.'),
     source: z
       .enum(['meta', 'baggage', 'conversation', 'trace', 'header', 'session'])
       .optional()

@@ -6,7 +6,9 @@ import {
   FORMAT,
   header as headerSchema,
   lost as lostSchema,
+  outcome as outcomeSchema,
   type RecordedCall,
+  type RecordedOutcome,
   type RecordingHeader,
 } from '../telemetry/recording/format.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -17,11 +19,23 @@ import { numbered } from '../units/numbered.ts'
 /** Thrown when a file cannot be replayed. The message gives the reason. */
 export class RecordingError extends Error {}
 
+/** A line of a recording, from 1. */
+export interface Place {
+  readonly file: string
+  readonly line: number
+}
+
 /** The recorded calls of a gateway. */
 export interface Recording {
   /** Header of the newest file. */
   readonly header: RecordingHeader
   readonly calls: readonly RecordedCall[]
+  /** The line of each call. */
+  readonly places: ReadonlyMap<RecordedCall, Place>
+  /** Reported outcomes of tasks, in the order of the reports. */
+  readonly outcomes: readonly RecordedOutcome[]
+  /** Whether calls are known to be missing: lost, damaged, or in a missing file. */
+  readonly hasGaps: boolean
   /** Sentences about gaps in the recording. */
   readonly notes: readonly string[]
 }
@@ -32,35 +46,53 @@ const BYTE_ORDER_MARK = /^\ufeff/
 /** Longest line, in bytes. A header names all tools and can be long; a longer line counts as damaged. */
 const MAX_LINE = 16 * 1024 ** 2
 
+/** Most calls of a recording, so that all of them fit into memory. */
+const MAX_CALLS = 2_000_000
+
 /**
  * Reads a recording line by line, from its last file: older parts FILE.1, FILE.2 … beside it come first. An unreadable
  * part is skipped with all parts before, and a note says so. Rejects with a `RecordingError` when there is no call to
  * replay.
  */
 export async function readRecording(file: string): Promise<Recording> {
-  const newest = await readPart(file)
+  const newest = await readPart(file, MAX_CALLS)
   if (newest === undefined) throw new RecordingError(`${file}: there is no such file`)
   const parts = [newest]
   const unreadable: string[] = []
   const { startedAt } = newest.header
+  let room = MAX_CALLS - newest.calls.length
   for (let number = 1, left = newest.header.part - 1; left > 0; number++, left--) {
-    const older = await readPart(`${file}.${number}`).catch((error: unknown) => {
+    const older = await readPart(`${file}.${number}`, room).catch((error: unknown) => {
       if (!(error instanceof RecordingError)) throw error
       unreadable.push(error.message)
     })
     if (older?.header.startedAt !== startedAt || older.header.part !== left) break
     parts.unshift(older)
+    room -= older.calls.length
   }
   const calls = parts.flatMap((part) => part.calls).sort((one, other) => one.at - other.at)
   if (calls.length === 0)
     throw new RecordingError([`${file} holds no call`, ...notesOn(parts, calls)].join('; '))
-  return { header: newest.header, calls, notes: [...unreadable, ...notesOn(parts, calls)] }
+  const places = parts.flatMap((part) =>
+    part.calls.map((call, at) => [call, { file: part.file, line: part.lines[at]! }] as const),
+  )
+  return {
+    header: newest.header,
+    calls,
+    places: new Map(places),
+    outcomes: parts.flatMap((part) => part.outcomes),
+    hasGaps: parts[0]!.header.part > 1 || parts.some(({ lost, damaged }) => lost > 0 || damaged.length > 0),
+    notes: [...unreadable, ...notesOn(parts, calls)],
+  }
 }
 
 interface Part {
   readonly file: string
   readonly header: RecordingHeader
   readonly calls: RecordedCall[]
+  /** The number of each call's line. */
+  readonly lines: number[]
+  readonly outcomes: RecordedOutcome[]
   /** Calls lost because the disk was too slow. */
   lost: number
   /** Numbers of lines without a call, from 1, and whether the last line is damaged. */
@@ -68,8 +100,8 @@ interface Part {
   isCut: boolean
 }
 
-/** Reads one file of a recording. Resolves to undefined when the file does not exist. */
-async function readPart(file: string): Promise<Part | undefined> {
+/** Undefined when the file does not exist. `room`: most calls to read. */
+async function readPart(file: string, room: number): Promise<Part | undefined> {
   let part: Part | undefined
   let number = 0
   try {
@@ -83,7 +115,7 @@ async function readPart(file: string): Promise<Part | undefined> {
         number++
         if (part === undefined)
           part = begun(file, typeof line === 'string' ? line.replace(BYTE_ORDER_MARK, '') : line)
-        else take(part, line, number)
+        else take(part, line, number, room)
       },
     )
   } catch (error) {
@@ -106,13 +138,23 @@ function begun(file: string, line: string | Overlong): Part {
   const header = headerSchema.safeParse(value)
   if (!header.success)
     throw new RecordingError(`${file} is no recording of a gateway: its first line is no recording header`)
-  return { file, header: header.data, calls: [], lost: 0, damaged: [], isCut: false }
+  return { file, header: header.data, calls: [], lines: [], outcomes: [], lost: 0, damaged: [], isCut: false }
 }
 
-function take(part: Part, line: string | Overlong, number: number): void {
+function take(part: Part, line: string | Overlong, number: number, room: number): void {
   const value = jsonIn(line)
   const call = callSchema.safeParse(value)
-  if (call.success) return void part.calls.push(call.data)
+  if (call.success) {
+    if (part.calls.length >= room)
+      throw new RecordingError(
+        `${part.file}: line ${number} is beyond the limit of ${MAX_CALLS} recorded calls`,
+      )
+    part.calls.push(call.data)
+    part.lines.push(number)
+    return
+  }
+  const outcome = outcomeSchema.safeParse(value)
+  if (outcome.success) return void part.outcomes.push(outcome.data)
   const gap = lostSchema.safeParse(value)
   if (gap.success) part.lost += gap.data.lost
   else if (isObject(value) && 'breakwaterRecording' in value)
@@ -158,12 +200,17 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   const inArms = calls.filter(({ arm }) => arm !== undefined).length
   if (inArms > 0)
     notes.push(`${numbered(inArms, 'call')} ran in arms of experiments, under the arms' policies`)
-  const stored = calls.filter(({ attempts, result }) => attempts.length === 0 && result === 'returned').length
-  if (stored > 0)
-    notes.push(
-      `${stored} ${stored === 1 ? 'call was' : 'calls were'} answered without an attempt, for example by an idempotency key, which is not recorded: the replay tries ${stored === 1 ? 'it' : 'them'}`,
-    )
   const cut = calls.filter(({ moreAttempts }) => moreAttempts !== undefined).length
   if (cut > 0) notes.push(`for ${numbered(cut, 'call')} not all attempts were recorded`)
   return notes
+}
+
+/** Returns sentences on calls that a replay plays in another way. */
+export function notesOnReplay(calls: readonly RecordedCall[]): string[] {
+  const stored = calls.filter(({ attempts, result }) => attempts.length === 0 && result === 'returned').length
+  if (stored === 0) return []
+  const [were, them] = stored === 1 ? ['was', 'it'] : ['were', 'them']
+  return [
+    `${numbered(stored, 'call')} ${were} answered without an attempt, for example by an idempotency key: the replay tries ${them}`,
+  ]
 }

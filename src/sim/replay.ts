@@ -38,7 +38,7 @@ export interface Play {
 }
 
 /** Returns the recorded calls as a play. */
-export function playOf({ calls }: Recording): Play {
+export function playOf({ calls }: Pick<Recording, 'calls'>): Play {
   return {
     calls: calls.map((call) => ({
       at: call.at,
@@ -73,7 +73,7 @@ export interface ReplayOptions {
  * a call waits as long as in the recording.
  */
 export async function replay(
-  { calls, header }: Recording,
+  { calls, header }: Pick<Recording, 'calls' | 'header'>,
   { choice, seed, faults = [], onCall }: ReplayOptions,
 ): Promise<Play> {
   const clock = new VirtualClock(Date.parse(header.startedAt))

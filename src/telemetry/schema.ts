@@ -115,7 +115,7 @@ const recording = z
   })
   .prefault({})
   .describe(
-    'A recording of tool calls and their attempts, for `breakwater sim` to replay under other policies. Never includes arguments, replies, or names of tasks and tenants.',
+    'A recording of tool calls and their attempts, for `breakwater sim` to replay under other policies, and for `breakwater judge` to judge agents. Never includes arguments, replies, or names of tasks and tenants.',
   )
 
 export const telemetry = z

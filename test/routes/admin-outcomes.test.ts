@@ -81,7 +81,7 @@ test('a report that makes no sense is refused by the key that is wrong', async (
   begin('x')()
   const wrong: [object, string, RegExp][] = [
     [{ call: 'c', outcome: 'save' }, 'outcome', /"safe", "silent" or "unknown".*did you mean "safe"/],
-    [{ intent: 'x', outcome: 'safe' }, 'outcome', /"succeeded" or "failed"/],
+    [{ intent: 'x', outcome: 'safe' }, 'outcome', /"succeeded", "degraded" or "failed"/],
     [{ intent: 'x' }, 'outcome', /missing/],
     [{ intent: '', outcome: 'failed' }, 'intent', /at least 1 character/],
     [{ intent: 'x', outcome: 'failed', source: 'metta' }, 'source', /did you mean "meta"/],

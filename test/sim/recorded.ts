@@ -2,7 +2,7 @@ import type { RecordedAttempt, RecordedCall, RecordingHeader } from '../../src/t
 
 /** The header of a recording. */
 export const header = (more: object = {}): RecordingHeader => ({
-  breakwaterRecording: 1,
+  breakwaterRecording: 2,
   version: '0.1.0',
   startedAt: '2026-01-01T00:00:00.000Z',
   part: 1,

@@ -3,7 +3,7 @@ import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { readRecording, RecordingError } from '../../src/sim/recording.ts'
+import { notesOnReplay, readRecording, RecordingError } from '../../src/sim/recording.ts'
 import { attempt, call, header } from './recorded.ts'
 
 /** A file of these lines; a last line that is a text has no line end. */
@@ -97,15 +97,17 @@ test('lines without a call are counted, and so are calls lost to a slow disk', a
   ])
 })
 
-test('calls that were answered without an attempt are counted: why is not recorded', async (t) => {
+test('calls that were answered without an attempt are counted for a replay', async (t) => {
   const file = await setUp(t, [
     header(),
     call(),
     call({ attempts: [] }),
     call({ attempts: [], result: 'rejected' }),
   ])
-  assert.deepEqual((await readRecording(file)).notes, [
-    '1 call was answered without an attempt, for example by an idempotency key, which is not recorded: the replay tries it',
+  const { calls, notes } = await readRecording(file)
+  assert.deepEqual(notes, [])
+  assert.deepEqual(notesOnReplay(calls), [
+    '1 call was answered without an attempt, for example by an idempotency key: the replay tries it',
   ])
 })
 
@@ -132,8 +134,8 @@ test('lines with numbers that no clock shows hold no call', async (t) => {
 test('a file that is no recording is refused with an explanation', async (t) => {
   const empty = await setUp(t, [])
   await refused(empty, `${empty} is empty: nothing has been recorded`)
-  const newer = await setUp(t, [header({ breakwaterRecording: 2 }), call()])
-  await refused(newer, `${newer} is a recording of format 2; this program reads format 1`)
+  const older = await setUp(t, [header({ breakwaterRecording: 1 }), call()])
+  await refused(older, `${older} is a recording of format 1; this program reads format 2`)
   const other = await setUp(t, [{ level: 30, msg: 'a log' }])
   await refused(other, `${other} is no recording of a gateway: its first line is no recording header`)
   const headed = await setUp(t, [header()])
@@ -150,4 +152,31 @@ test('a byte order mark in front of the first line, as some editors put it, is n
   assert.equal((await readRecording(file)).calls.length, 1)
   const twice = await setUp(t, [`\ufeff\ufeff${JSON.stringify(header())}\n`, call()])
   await refused(twice, `${twice} is no recording of a gateway: its first line is no recording header`)
+})
+
+test('outcomes of tasks are lines of their own, and each call has its place', async (t) => {
+  const outcome = { task: 'task', outcome: 'degraded', at: 30 }
+  const file = await setUp(
+    t,
+    [header({ part: 2 }), call({ at: 20 }), outcome],
+    [header(), outcome, call({ at: 5 })],
+  )
+  const { calls, places, outcomes, hasGaps, notes } = await readRecording(file)
+  assert.deepEqual(
+    calls.map((one) => places.get(one)),
+    [
+      { file: `${file}.1`, line: 3 },
+      { file, line: 2 },
+    ],
+  )
+  assert.deepEqual([outcomes, hasGaps, notes], [[outcome, outcome], false, []])
+})
+
+test('a recording with lost calls, damaged lines or missing files has gaps', async (t) => {
+  for (const lines of [
+    [header(), call(), { lost: 1 }],
+    [header(), call(), 'x\n'],
+    [header({ part: 2 }), call()],
+  ])
+    assert.equal((await readRecording(await setUp(t, lines))).hasGaps, true)
 })

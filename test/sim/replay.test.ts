@@ -7,7 +7,10 @@ import { playOf, replay, type ReplayOptions } from '../../src/sim/replay.ts'
 import type { RecordedCall } from '../../src/telemetry/recording/format.ts'
 import { attempt, call, failure, header } from './recorded.ts'
 
-const recordingOf = (calls: readonly RecordedCall[]): Recording => ({ header: header(), calls, notes: [] })
+const recordingOf = (calls: readonly RecordedCall[]): Pick<Recording, 'header' | 'calls'> => ({
+  header: header(),
+  calls,
+})
 
 const under = (name: string, defaults: object) => ({ name, policies: policiesOf({ defaults }) })
 

@@ -68,7 +68,12 @@ export class Accounting {
       injection.settle(fate)
       this.#write(injection.entry, { fate })
       const { injected: fault } = injection
-      fates.push(fate === 'delayed' ? { fault, fate, delayedMs } : { fault, fate })
+      const values = injection.takeValues()
+      fates.push({
+        ...{ fault, fate },
+        ...(fate === 'delayed' && { delayedMs }),
+        ...(fate === 'escaped' && values !== undefined && { values }),
+      })
     }
     for (const injection of culprits ?? []) {
       if (own.includes(injection)) continue

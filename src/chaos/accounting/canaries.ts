@@ -1,4 +1,5 @@
 import type { Call, CallResult, Outcome } from '../../mesh/call.ts'
+import { distinctiveIn } from '../../protocol/distinctive.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { ownText, Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
@@ -6,14 +7,8 @@ import type { DecisionEntry } from '../journal/entry.ts'
 /** Maximum number of watched values; the oldest values are forgotten first. */
 const MAX_CANARIES = 10_000
 
-/** Maximum number of values taken from a result, and of values examined in a call. */
-const MAX_LEAVES = 1_000
-
-/** Length of the shortest watched values, in characters: shorter values also occur by chance. */
+/** Shortest watched value, in characters: calls of all tasks are compared with these values. */
 const SHORTEST = 6
-
-/** Longest examined text, in characters. */
-const LONGEST = 4_096
 
 /**
  * Watches values that a fault put into a reply and the server never sent. Such a value in the arguments of a later call
@@ -25,39 +20,29 @@ export class Canaries {
   /** True once a value was planted. A plain field, so that the check costs calls nothing. */
   any = false
 
-  /** Records the values in `changed` that `original` lacks. */
-  plant(entry: DecisionEntry, original: unknown, changed: unknown): void {
-    const said = new Set(leaves(original))
-    for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(ownText(leaf), entry)
+  /**
+   * Records the values in `changed` that `original` lacks. Returns those that are more than words; undefined when
+   * either is too large to compare as a whole.
+   */
+  plant(entry: DecisionEntry, original: unknown, changed: unknown): readonly string[] | undefined {
+    const before = distinctiveIn(original)
+    const after = distinctiveIn(changed)
+    const said = new Set([...before.values, ...before.words])
+    const isNew = (value: string) => !said.has(value)
+    const planted = after.values.filter(isNew)
+    for (const value of [...planted, ...after.words.filter(isNew)])
+      if (value.length >= SHORTEST) this.#planted.set(ownText(value), entry)
     this.any = true
+    return before.isWhole && after.isWhole ? planted : undefined
   }
 
   /** Returns the decisions whose values occur in a call's arguments. */
   in({ message }: Call): DecisionEntry[] {
-    const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.peek(leaf))
+    const { values, words } = distinctiveIn(paramsOf(message.value).arguments)
+    const found = [...values, ...words].map((value) => this.#planted.peek(value))
     return [...new Set(found)].filter((entry) => entry !== undefined)
   }
 }
-
-/** Returns distinctive strings and numbers within a value, as text; long texts also word by word. */
-function leaves(value: unknown): string[] {
-  const found: string[] = []
-  const open: unknown[] = [value]
-  // Uses a stack instead of recursion, because results may nest to any depth.
-  while (open.length > 0 && found.length < MAX_LEAVES) {
-    const next = open.pop()
-    if (typeof next === 'object' && next !== null) {
-      for (const held of Object.values(next)) open.push(held)
-    } else if (typeof next === 'string' || typeof next === 'number') {
-      const text = String(next)
-      if (text.length >= SHORTEST && text.length <= LONGEST) found.push(text, ...words(text))
-    }
-  }
-  return found
-}
-
-const words = (text: string): string[] =>
-  text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)
 
 /**
  * Remembers which faults (`Culprit`) changed which results. A result is recognised by object identity, so nothing is

@@ -51,6 +51,7 @@ export class AppliedInjection implements Injection {
   #heldSince: Millis = 0
   #heldMs: Millis = 0
   #hasHeld = false
+  #values: readonly string[] | undefined
   readonly #parts: InjectionParts
   readonly #key: string
   #hasPlace = true
@@ -175,7 +176,7 @@ export class AppliedInjection implements Injection {
     this.entry.before ??= digest(outcome.result.text)
     this.entry.after = digest(changed.text)
     this.#parts.corruptions.mark(this, changed, outcome.result)
-    this.#parts.canaries.plant(this.entry, outcome.result.value.result, result)
+    this.#values = this.#parts.canaries.plant(this.entry, outcome.result.value.result, result)
     return { ...outcome, result: changed, verdict: verdictOf(changed.value) }
   }
 
@@ -222,6 +223,16 @@ export class AppliedInjection implements Injection {
     this.entry.fate = fate
     if (fate !== 'not_reached') countHit(this.counts, fate, this.heldMs)
     else if (this.injected.status === 'applied') this.#missed()
+  }
+
+  /**
+   * Returns the values that the fault put into its last changed result, and forgets them: the injection lives as long
+   * as its journal entry. Undefined when unknown.
+   */
+  takeValues(): readonly string[] | undefined {
+    const values = this.#values
+    this.#values = undefined
+    return values
   }
 
   /** Stops counting against `maxConcurrent`, unless `keepsPlace` has postponed this. */

@@ -3,8 +3,8 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CallIntent } from '../../mesh/record.ts'
 
-/** The reported outcome of a task. */
-export type IntentOutcome = 'succeeded' | 'failed'
+/** How a task ended, as reported; `degraded`: with less than asked for, which the agent knows and says. */
+export type IntentOutcome = 'succeeded' | 'degraded' | 'failed'
 
 /** A task of an agent, from its first call until the gateway forgets it. */
 export interface KnownIntent extends CallIntent {

@@ -68,7 +68,7 @@ export const calls = {
     'intent_outcomes_total',
     'Tasks of agents with a reported outcome, by outcome and by whether a call failed (`calls`).',
     ['outcome', 'calls', 'arm', 'source'],
-    '2 outcomes × 2 × arms × 6 sources',
+    '3 outcomes × 2 × arms × 6 sources',
   ),
   intentOutcomesUnlinked: counter(
     'intent_outcomes_unlinked_total',

@@ -1,17 +1,25 @@
 import { z } from 'zod'
+import { fates } from '../../mesh/injected.ts'
 import { verdicts } from '../../mesh/outcome.ts'
 
 /**
- * The format of a recording: JSON Lines. Each file begins with a header, followed by a line for each finished tool call
- * and lines for lost calls. Digests replace tasks, tenants and arguments. The key of the digests is never stored, so a
- * reader cannot find the values by trying. Within a recording, equal values have equal digests.
+ * A recording is JSON Lines. Each of its files begins with a header. Further lines stand for a finished tool call, for
+ * the reported outcome of a task, or for lost calls. Tasks, tenants, arguments and replies appear as digests, under a
+ * key that is kept nowhere. Equal values have equal digests within a recording, and nobody can find the values by
+ * trying.
  */
 
 /** Version of this format; readers accept no other version. */
-export const FORMAT = 1
+export const FORMAT = 2
 
 /** Most recorded attempts of a call. */
 export const MAX_ATTEMPTS = 32
+
+/** Most recorded faults of a call. */
+export const MAX_FAULTS = 16
+
+/** Most values of faults that are followed in a task. */
+export const MAX_CANARIES = 64
 
 const effect = z.enum(['read_only', 'idempotent', 'write', 'unknown'])
 
@@ -76,6 +84,27 @@ const attempt = z.object({
   replyBytes: count.optional(),
 })
 
+/** Parts of a reply that its agent can act on; a missing part was not told. */
+const told = z.object({
+  /** Whether the reply was flagged as partial. */
+  partial: z.literal(true).optional(),
+  /** Earliest useful retry, in milliseconds after the reply. */
+  retryAfterMs: ms.optional(),
+  /** Only in an error of the gateway: whether the call may have run. */
+  sent: z.boolean().optional(),
+})
+
+/** A fault that was injected into a call. */
+const injected = z.object({
+  name: z.string(),
+  type: z.string(),
+  side: z.enum(['upstream', 'client']),
+  fate: z.enum(fates),
+})
+
+/** Digests of values. */
+const values = z.array(z.string()).max(MAX_CANARIES)
+
 /** A finished tool call. */
 export const call = z.object({
   /** Arrival of the call, in milliseconds after the recording began. */
@@ -84,7 +113,7 @@ export const call = z.object({
   task: z.string().optional(),
   /** Number of the call within its task, as the agent sent it. */
   step: count.optional(),
-  /** Digest of server, tool and arguments. */
+  /** Digest of server, tool and arguments, and of the agent's answers to the server's questions. */
   key: z.string(),
   server: z.string(),
   tool: z.string(),
@@ -113,6 +142,36 @@ export const call = z.object({
   attempts: z.array(attempt).max(MAX_ATTEMPTS),
   /** Number of further attempts, beyond `MAX_ATTEMPTS`. */
   moreAttempts: count.optional(),
+  /** Index of the replica of the last attempt. */
+  replica: count.optional(),
+  told: told.optional(),
+  /** Whether the agent gave an idempotency key. */
+  idem: z.literal(true).optional(),
+  /** Whether the reply is the reply of an earlier call with the same idempotency key: this call did not run. */
+  replay: z.literal(true).optional(),
+  /** Digest of the reply's content as its agent got it; absent for a reply too large or too deep to compare. */
+  replyKey: z.string().optional(),
+  faults: z.array(injected).max(MAX_FAULTS).optional(),
+  /** Values that escaped faults put into this reply; absent when none is known. */
+  canaries: values.optional(),
+  /** Number of further values, beyond `MAX_CANARIES` of the task, and of faults that cannot tell their values. */
+  moreCanaries: count.optional(),
+  /** Canaries of earlier replies of the task within this call's arguments. */
+  uses: values.optional(),
+  /** Canaries of the task that this reply holds, although no fault harmed the reply. */
+  clean: values.optional(),
+  /** Whether arguments or reply could not be compared with all canaries of the task. */
+  unwatched: z.literal(true).optional(),
+})
+
+/** The reported outcome of a task. */
+export const outcome = z.object({
+  /** Digest of the task. */
+  task: z.string(),
+  /** For example `succeeded`, `degraded` or `failed`. */
+  outcome: z.string().min(1).max(64),
+  /** When the outcome was reported, in milliseconds after the recording began. */
+  at: ms,
 })
 
 /** A line with the number of calls missing here because the disk was too slow. */
@@ -121,4 +180,6 @@ export const lost = z.object({ lost: count })
 export type RecordingHeader = z.output<typeof header>
 export type RecordedAttempt = z.output<typeof attempt>
 export type RecordedCall = z.output<typeof call>
+export type RecordedOutcome = z.output<typeof outcome>
+export type Told = z.output<typeof told>
 export type Effects = RecordingHeader['servers']

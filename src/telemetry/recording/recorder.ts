@@ -6,17 +6,31 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { Slot } from '../../mesh/record.ts'
+import { type FaultFate, faultFates } from '../../mesh/injected.ts'
+import { IDEMPOTENCY_KEY } from '../../policies/idempotency.ts'
+import { replayed } from '../../policies/idempotency/stored-outcome.ts'
 import { retries } from '../../policies/retry/tries.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { version } from '../../protocol/identity.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { byteLengthOf } from '../../protocol/large-message.ts'
+import { metaOf } from '../../protocol/meta.ts'
 import { stepOf } from '../../protocol/task.ts'
-import { keyOf } from '../intents/intent.ts'
+import { callsOf, type IntentOutcome, keyOf, type KnownIntent } from '../intents/intent.ts'
 import type { Log } from '../log.ts'
 import type { RecordingSettings } from '../schema.ts'
 import { RecordingFile } from './file.ts'
-import { type Effects, FORMAT, MAX_ATTEMPTS, type RecordedAttempt, type RecordedCall } from './format.ts'
+import {
+  type Effects,
+  FORMAT,
+  MAX_ATTEMPTS,
+  MAX_FAULTS,
+  type RecordedAttempt,
+  type RecordedCall,
+  type RecordedOutcome,
+} from './format.ts'
+import { type InArguments, TaskValues } from './task-values.ts'
+import { answerIn, contentOf, isTooLarge, toldOf } from './told.ts'
 
 /** Longest request whose arguments are part of the call's key, in characters; each longer request gets a unique key. */
 const MAX_TEXT = 256 * 1024
@@ -37,9 +51,9 @@ export interface RecorderParts {
 }
 
 /**
- * Records the results of tool calls and of their attempts, for a replay under other policies (`breakwater sim`). Stores
- * no arguments, no text of replies, and no names of tasks or tenants. One recorder serves all generations of the
- * config.
+ * Records the results of tool calls and of each of their attempts, for replay under other policies (`breakwater sim`)
+ * and for verdicts on agents (`breakwater judge`). Keeps no arguments, no text of replies and no names of tasks or
+ * tenants. Outlives all generations of the config.
  */
 export class Recorder {
   readonly #parts: RecorderParts
@@ -99,22 +113,30 @@ export class Recorder {
       log.warn({ why, file: path }, 'the recording of tool calls cannot be written')
     const file = new RecordingFile({ path, maxSize, keep, clock, header, onError, onDropped, after })
     const key = randomBytes(32)
-    return {
-      file,
-      sample,
-      since: clock.now(),
-      draw: createKeyedRandom(randomInt(2 ** 32)),
-      digest: (...fields) =>
-        createHmac('sha256', key).update(JSON.stringify(fields)).digest('hex').slice(0, 16),
-    }
+    const draw = createKeyedRandom(randomInt(2 ** 32))
+    const digest = (...fields: readonly string[]) =>
+      createHmac('sha256', key).update(JSON.stringify(fields)).digest('hex').slice(0, 16)
+    return { file, sample, since: clock.now(), draw, digest, values: new TaskValues({ hash: draw, digest }) }
   }
 
   /** Begins a tool call, and decides if the call is recorded. The call's task must be set before. */
   begin(call: Call): void {
-    if (this.open === undefined) return
-    const { sample, draw } = this.open
-    if (sample < 1 && draw(unitOf(call), 'recording') >= sample) return
-    recording.note(call.record, { of: this.open, attempts: [], more: 0 })
+    const { open } = this
+    if (open === undefined || !isChosen(unitOf(call), open)) return
+    recording.note(call.record, { of: open, attempts: [], more: 0, inArguments: compared(call, open) })
+  }
+
+  /** Records the reported outcome of a task, unless the task is outside of the sample. */
+  outcome(
+    { source, tenant, id }: Pick<KnownIntent, 'source' | 'tenant' | 'id'>,
+    outcome: IntentOutcome,
+  ): void {
+    const { open } = this
+    const unit = keyOf(source, tenant, id)
+    if (open === undefined || !isChosen(unit, open)) return
+    const at = rounded(this.#parts.clock.now() - open.since)
+    const line: RecordedOutcome = { task: open.digest('task', unit), outcome, at }
+    open.file.append(JSON.stringify(line))
   }
 
   /** Begins an attempt of a recorded call. Returns a function to call with the attempt's outcome. */
@@ -132,21 +154,22 @@ export class Recorder {
 
   end(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis): void {
     const { record } = call
-    const { of, attempts, more } = recording.of(record)!
+    const { of, attempts, more, inArguments } = recording.of(record)!
     recording.note(record, undefined)
     const tool = call.tool ?? ''
     const { intent, arm, supersededRejections } = record
     const verdict = verdictIn(outcome)
     const step = stepOf(call)
+    const effect = this.#parts.effectOf(call)
     const line: RecordedCall = {
       // At least 0, because a call may have arrived a moment before the recording began.
       at: rounded(Math.max(0, record.startedAt - of.since)),
       ...(intent !== undefined && { task: of.digest('task', unitOf(call)) }),
       ...(step !== undefined && { step }),
-      key: of.digest('call', call.server, tool, argumentsOf(call) ?? randomBytes(16).toString('hex')),
+      key: of.digest('call', call.server, tool, ...(argumentsOf(call) ?? [randomBytes(16).toString('hex')])),
       server: call.server,
       tool,
-      effect: this.#parts.effectOf(call),
+      effect,
       tenant: of.digest('tenant', call.tenant),
       ...(arm !== '' && { arm }),
       result,
@@ -162,6 +185,9 @@ export class Recorder {
       ...(supersededRejections !== undefined && { rejectedTries: supersededRejections }),
       attempts: attempts.map((attempt) => attemptOf(attempt, call, this.#parts.clock.now())),
       ...(more > 0 && { moreAttempts: more }),
+      ...(record.replica !== undefined && { replica: record.replica }),
+      ...factsFor(call, outcome, effect, of),
+      ...valuesIn(call, outcome, inArguments, of),
     }
     of.file.append(JSON.stringify(line))
   }
@@ -182,6 +208,7 @@ interface OpenRecording {
   /** The draws that choose the recorded tasks. */
   readonly draw: KeyedRandom
   readonly digest: (...fields: readonly string[]) => string
+  readonly values: TaskValues
 }
 
 interface Notes {
@@ -189,6 +216,8 @@ interface Notes {
   readonly attempts: AttemptNotes[]
   /** Number of attempts beyond `MAX_ATTEMPTS`. */
   more: number
+  /** The canaries in the arguments; undefined for a call without a task. */
+  readonly inArguments: InArguments | undefined
 }
 
 /** The notes on a recorded call; undefined for other calls. */
@@ -207,10 +236,73 @@ function unitOf({ record: { intent, startedAt }, tenant, caller, id }: Call): st
   return intent === undefined ? `${caller.id}\n${id}\n${startedAt}` : keyOf(intent.source, tenant, intent.id)
 }
 
-/** Returns the arguments of a call as canonical JSON; undefined when they are too long or too deep. */
-function argumentsOf({ message }: Call): string | undefined {
+/** Whether a unit belongs to the sample. */
+const isChosen = (unit: string, { sample, draw }: OpenRecording) =>
+  sample >= 1 || draw(unit, 'recording') < sample
+
+/** Returns the arguments, and the agent's answers to a server's questions; undefined when too large to compare. */
+function argumentsOf({ message }: Call): string[] | undefined {
   if (message.text.length > MAX_TEXT) return undefined
-  return canonicalJson(paramsOf(message.value).arguments ?? {}, { maxDepth: MAX_DEPTH })
+  const { arguments: args = {}, inputResponses, requestState } = paramsOf(message.value)
+  const isAnswer = inputResponses !== undefined || requestState !== undefined
+  const parts = isAnswer ? [args, [inputResponses, requestState]] : [args]
+  const texts = parts.flatMap((part) => canonicalJson(part, { maxDepth: MAX_DEPTH }) ?? [])
+  return texts.length === parts.length ? texts : undefined
+}
+
+/** Looks for canaries in the arguments of a call that begins; undefined for a call without a task. */
+function compared(call: Call, { values }: OpenRecording): InArguments | undefined {
+  const { message, record } = call
+  if (record.intent === undefined) return undefined
+  const isFirst = callsOf(record.intent as KnownIntent) === 1
+  const args = message.text.length > MAX_TEXT ? undefined : (paramsOf(message.value).arguments ?? {})
+  return values.begin(unitOf(call), isFirst, args)
+}
+
+type Facts = Pick<RecordedCall, 'told' | 'idem' | 'replay' | 'replyKey' | 'faults'>
+
+/** Returns the facts by which an agent is judged. */
+function factsFor({ message, record }: Call, outcome: Outcome, effect: Effect, of: OpenRecording): Facts {
+  const told = toldOf(outcome, effect)
+  const content = contentOf(outcome)
+  const fates = faultFates.of(record) ?? []
+  return {
+    ...(told !== undefined && { told }),
+    ...(metaOf(message.value, 'params', IDEMPOTENCY_KEY) !== undefined && { idem: true }),
+    ...(replayed.of(record) !== 'no' && { replay: true }),
+    ...(content !== undefined && { replyKey: of.digest('reply', content) }),
+    ...(fates.length > 0 && { faults: fates.slice(0, MAX_FAULTS).map(inShort) }),
+  }
+}
+
+const inShort = ({ fault: { name, type, side }, fate }: FaultFate) => ({ name, type, side, fate })
+
+type Values = Pick<RecordedCall, 'canaries' | 'moreCanaries' | 'uses' | 'clean' | 'unwatched'>
+
+/** Returns the values of faults in the reply and in the arguments of a call that ends. */
+function valuesIn(
+  call: Call,
+  outcome: Outcome,
+  inArguments: InArguments | undefined,
+  { values }: OpenRecording,
+): Values {
+  if (inArguments === undefined) return {}
+  const fates = faultFates.of(call.record) ?? []
+  const { uses } = inArguments
+  const mute = fates.filter(({ fate, values }) => fate === 'escaped' && values === undefined).length
+  const { canaries, more, clean, isUnwatched } = values.end(unitOf(call), {
+    content: answerIn(outcome),
+    isTooLarge: isTooLarge(outcome),
+    isHarmed: fates.some(({ fate }) => fate === 'escaped' || fate === 'surfaced'),
+    values: fates.flatMap(({ values = [] }) => values),
+  })
+  return {
+    ...(canaries.length > 0 && { canaries: [...canaries] }),
+    ...(more + mute > 0 && { moreCanaries: more + mute }),
+    ...(uses.length > 0 && { uses: [...uses] }),
+    ...(clean.length > 0 && { clean: [...clean] }),
+    ...((inArguments.isUnwatched || isUnwatched) && { unwatched: true }),
+  }
 }
 
 /**

@@ -5,6 +5,11 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import type { Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import type { FaultFate } from '../../../src/mesh/injected.ts'
+import type { Effect } from '../../../src/mesh/policy.ts'
+import { IDEMPOTENCY_KEY } from '../../../src/policies/idempotency.ts'
+import { replayed } from '../../../src/policies/idempotency/stored-outcome.ts'
+import { PARTIAL_KEY } from '../../../src/protocol/meta.ts'
 import { INTENT_KEY } from '../../../src/protocol/task.ts'
 import { Recorder } from '../../../src/telemetry/recording/recorder.ts'
 import type { RecordedCall } from '../../../src/telemetry/recording/format.ts'
@@ -15,8 +20,11 @@ import { recordedLog } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { observed } from '../observed.ts'
 
-/** A recorder with its own folder, and observed services. */
-async function setUp(t: TestContext) {
+/** A recorder with its own folder, and observed services. `fates`: of the faults of each call, in order. */
+async function setUp(
+  t: TestContext,
+  { effect = 'read_only', fates = [] }: { effect?: Effect; fates?: (readonly FaultFate[])[] } = {},
+) {
   const folder = await mkdtemp(join(tmpdir(), 'recording-'))
   t.after(() => rm(folder, { recursive: true }))
   const file = join(folder, 'calls.jsonl')
@@ -27,7 +35,7 @@ async function setUp(t: TestContext) {
     clock,
     log,
     environment: 'staging',
-    effectOf: () => 'read_only',
+    effectOf: () => effect,
     effects: () => ({ shop: { buy: 'write' } }),
     onDropped: (count) => void (dropped += count),
   })
@@ -39,14 +47,15 @@ async function setUp(t: TestContext) {
       .split('\n')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
   const calls = async (path = file) => (await lines(path)).slice(1) as unknown as RecordedCall[]
-  const around = (next: Service) => observed(next, undefined, {}, () => [], undefined, { clock, recorder })
+  const account = () => fates.shift() ?? []
+  const around = (next: Service) => observed(next, undefined, {}, account, undefined, { clock, recorder })
   const service = (next: Service) => around(next).service
   const attemptAt = (next: Service) => around(next).attempt
   return { file, clock, said, recorder, follow, lines, calls, service, attemptAt, dropped: () => dropped }
 }
 
-function call(intent: string, args: object = {}, startedAt = 0) {
-  const params = { name: 'buy', arguments: args, _meta: { [INTENT_KEY]: intent } }
+function call(intent: string, args: object = {}, startedAt = 0, more: object = {}, meta: object = {}) {
+  const params = { name: 'buy', arguments: args, _meta: { [INTENT_KEY]: intent, ...meta }, ...more }
   return newCall({ method: 'tools/call', params, server: 'shop', tenant: 'tenant-of-mine', startedAt })
 }
 
@@ -72,7 +81,7 @@ test('a call is recorded with its attempts, and without a word of what was asked
   assert.deepEqual(
     { ...header, version: '' },
     {
-      breakwaterRecording: 1,
+      breakwaterRecording: 2,
       version: '',
       startedAt: '2026-01-01T00:00:00.000Z',
       part: 1,
@@ -82,8 +91,8 @@ test('a call is recorded with its attempts, and without a word of what was asked
       servers: { shop: { buy: 'write' } },
     },
   )
-  const { task, key, tenant, attempts, ...rest } = first as unknown as RecordedCall
-  for (const digest of [task, key, tenant]) assert.match(digest ?? '', /^[0-9a-f]{16}$/)
+  const { task, key, tenant, replyKey, attempts, ...rest } = first as unknown as RecordedCall
+  for (const digest of [task, key, tenant, replyKey]) assert.match(digest ?? '', /^[0-9a-f]{16}$/)
   assert.deepEqual(rest, {
     at: 40,
     server: 'shop',
@@ -96,6 +105,7 @@ test('a call is recorded with its attempts, and without a word of what was asked
     waitedMs: 0,
     overheadMs: 0,
     retries: 0,
+    told: { sent: true, retryAfterMs: 250 },
   })
   const [attempt] = attempts
   assert.deepEqual(
@@ -241,5 +251,192 @@ test('a disk that refuses loses calls of the recording, counted, and no call fai
   assert.deepEqual(
     said.filter(({ level }) => level === 40).map(({ msg }) => msg),
     ['the recording of tool calls cannot be written'],
+  )
+})
+
+const replied = (content: unknown, more: object = {}): Outcome =>
+  answered('unchecked', { result: { content: [{ type: 'text', text: JSON.stringify(content) }], ...more } })
+
+/** A service with these outcomes in order. */
+const inOrder = (outcomes: readonly Outcome[]): Service => {
+  const left = [...outcomes]
+  return () => Promise.resolve(left.shift()!)
+}
+
+test('a call has the parts of its reply that an agent can act on', async (t) => {
+  const { file, recorder, follow, calls, service } = await setUp(t, { effect: 'write' })
+  follow({ file })
+  const lost = gatewayError('attempt_timeout', 'too slow', { sent: true, retryAfterMs: 500 })
+  const unsent = gatewayError('rate_limited', 'too many', { retryAfterMs: 500.4 })
+  const partial = { source: 'stale', reason: 'older', notice: true } as const
+  const outcomes: Outcome[] = [
+    replied('whole'),
+    { ...replied('part'), partial } as Outcome,
+    replied('part', { _meta: { [PARTIAL_KEY]: { source: 'declared', reason: 'a gap' } } }),
+    { kind: 'failed', error: lost },
+    { kind: 'rejected', error: unsent, by: 'rateLimit' },
+    answered('rpc_error', { error: { code: -32603, message: 'later', data: { retryAfterMs: 70 } } }),
+  ]
+  const next = service(inOrder(outcomes))
+  for (const _ of outcomes) await next(call('one'))
+  await recorder.close()
+  assert.deepEqual(
+    (await calls()).map(({ told }) => told),
+    [
+      undefined,
+      { partial: true },
+      { partial: true },
+      // An agent that has to look first is told no time.
+      { sent: true },
+      { sent: false, retryAfterMs: 501 },
+      { retryAfterMs: 70 },
+    ],
+  )
+})
+
+test('equal replies have equal digests, whatever their ids and hidden fields', async (t) => {
+  const { file, recorder, follow, calls, service } = await setUp(t)
+  follow({ file })
+  const large = replied('x'.repeat(300_000))
+  const outcomes = [
+    replied({ a: 1 }),
+    replied({ a: 1 }, { _meta: { at: 1 } }),
+    replied({ a: 2 }),
+    large,
+    failed('attempt_timeout'),
+    failed('attempt_timeout'),
+    failed('upstream_status'),
+  ]
+  const next = service(inOrder(outcomes))
+  for (const _ of outcomes) await next(call('one'))
+  await recorder.close()
+  const [one, hidden, other, tooLarge, slow, slowAgain, broken] = (await calls()).map(
+    ({ replyKey }) => replyKey,
+  )
+  assert.equal(one, hidden)
+  assert.notEqual(one, other)
+  assert.equal(tooLarge, undefined)
+  assert.equal(slow, slowAgain)
+  assert.notEqual(slow, broken)
+})
+
+test('idempotency keys and replayed answers are marked, and answers to questions are arguments', async (t) => {
+  const { file, recorder, follow, calls, service } = await setUp(t)
+  follow({ file })
+  const next = service((one) => {
+    if (one.message.text.includes('again')) replayed.note(one.record, 'stored')
+    return Promise.resolve(replied('done'))
+  })
+  await next(call('one', {}, 0, {}, { [IDEMPOTENCY_KEY]: 'key' }))
+  await next(call('one', {}, 0, {}, { [IDEMPOTENCY_KEY]: 'key', note: 'again' }))
+  await next(call('one'))
+  await next(call('one', {}, 0, { requestState: 'state', inputResponses: { sure: { action: 'accept' } } }))
+  await recorder.close()
+  const read = await calls()
+  assert.deepEqual(
+    read.map(({ idem, replay }) => [idem, replay]),
+    [
+      [true, undefined],
+      [true, true],
+      [undefined, undefined],
+      [undefined, undefined],
+    ],
+  )
+  assert.equal(read[0]!.key, read[2]!.key)
+  assert.notEqual(read[2]!.key, read[3]!.key)
+})
+
+const escaped = (...values: string[]): FaultFate => ({
+  fault: { name: 'lie', type: 'result.drift', side: 'upstream', attempt: 1, status: 'applied' },
+  fate: 'escaped',
+  values,
+})
+
+test('a value that a fault put into a reply is found again in later arguments of the same task', async (t) => {
+  const fates = [[], [escaped('PX-9988', 'never seen 12')], [], [], [], []]
+  const { file, recorder, follow, calls, service } = await setUp(t, { fates })
+  follow({ file })
+  const ids = ['PX-1000', 'PX-9988', 'PX-9988', 'PX-2000', 'PX-2000', 'PX-2000']
+  const next = service(inOrder(ids.map((id) => replied({ id, price: 12.5 }))))
+  await next(call('one', { find: 'anchor' }))
+  await next(call('one', { find: 'anchors' }))
+  await next(call('one', { order: { note: 'for PX-9988, please' } }))
+  await next(call('two', { id: 'PX-9988' }))
+  await next(call('one', { id: 'PX-1000' }))
+  await recorder.close()
+  const [good, corrupt, use, elsewhere, honest] = await calls()
+  assert.deepEqual(corrupt!.faults, [
+    { name: 'lie', type: 'result.drift', side: 'upstream', fate: 'escaped' },
+  ])
+  const [canary, ...more] = corrupt!.canaries ?? []
+  assert.match(canary ?? '', /^[0-9a-f]{16}$/)
+  assert.deepEqual(more, [], 'a value that the reply does not show is none')
+  assert.deepEqual([use!.uses, use!.clean], [[canary], [canary]], 'an unharmed reply holds the value, too')
+  for (const one of [good, elsewhere, honest])
+    assert.deepEqual([one!.uses, one!.clean, one!.canaries, one!.unwatched], Array(4).fill(undefined))
+  const text = await readFile(file, 'utf8')
+  for (const word of ['PX-9988', 'anchor', 'please']) assert.ok(!text.includes(word), word)
+})
+
+test('a value that the agent sent or got before is no canary, and a fault may not know its values', async (t) => {
+  const { values: _, ...mute } = escaped()
+  const fates = [[], [escaped('PX-1000', 'anchor-7')], [mute]]
+  const { file, recorder, follow, calls, service } = await setUp(t, { fates })
+  follow({ file })
+  const next = service(() => Promise.resolve(replied({ ids: ['PX-1000', 'anchor-7'] })))
+  for (let nth = 0; nth < 3; nth++) await next(call('one', { find: 'anchor-7' }))
+  await recorder.close()
+  assert.deepEqual(
+    (await calls()).map(({ canaries, moreCanaries }) => [canaries, moreCanaries]),
+    [
+      [undefined, undefined],
+      [undefined, undefined],
+      [undefined, 1],
+    ],
+  )
+})
+
+test('a task has 64 canaries at most, and the number of others is recorded', async (t) => {
+  const values = Array.from({ length: 70 }, (_, nth) => `corrupt-${nth}`)
+  const { file, recorder, follow, calls, service } = await setUp(t, { fates: [[escaped(...values)]] })
+  follow({ file })
+  const next = service(() => Promise.resolve(replied(values)))
+  await next(call('one'))
+  await recorder.close()
+  const [{ canaries, moreCanaries }] = (await calls()) as [RecordedCall]
+  assert.deepEqual([canaries?.length, moreCanaries], [64, 6])
+})
+
+test('the first recorded call of a task with earlier calls is unwatched', async (t) => {
+  const { file, recorder, follow, calls, service } = await setUp(t)
+  const next = service(() => Promise.resolve(replied('done')))
+  await next(call('one'))
+  follow({ file })
+  await next(call('one'))
+  await next(call('one'))
+  await next(call('two'))
+  await recorder.close()
+  assert.deepEqual(
+    (await calls()).map(({ unwatched }) => unwatched),
+    [true, undefined, undefined],
+  )
+})
+
+test('outcomes are recorded for the recorded tasks, under the same digest as their calls', async (t) => {
+  const { file, clock, recorder, follow, lines, service } = await setUp(t)
+  follow({ file, sample: 0.5 })
+  const next = service(() => Promise.resolve(replied('done')))
+  const names = Array.from({ length: 100 }, (_, nth) => `task ${nth}`)
+  for (const name of names) await next(call(name))
+  await clock.advance(25)
+  for (const id of names) recorder.outcome({ source: 'meta', tenant: 'tenant-of-mine', id }, 'degraded')
+  await recorder.close()
+  const [, ...rest] = await lines()
+  const reports = rest.filter(({ outcome, at }) => outcome === 'degraded' && at === 25)
+  const tasks = rest.filter(({ tool }) => tool === 'buy').map(({ task }) => task)
+  assert.ok(tasks.length > 30 && tasks.length < 70, `${tasks.length}`)
+  assert.deepEqual(
+    reports.map(({ task }) => task),
+    tasks,
   )
 })

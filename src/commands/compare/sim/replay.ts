@@ -3,7 +3,7 @@ import type { Env } from '../../../config/files/interpolate.ts'
 import { configHash } from '../../../config/hash.ts'
 import { systemClock } from '../../../mesh/clock.ts'
 import type { PolicyChoice } from '../../../sim/policy-choices.ts'
-import { readRecording, type Recording, RecordingError } from '../../../sim/recording.ts'
+import { notesOnReplay, readRecording, type Recording, RecordingError } from '../../../sim/recording.ts'
 import { type Column, compareColumns, tasksIn } from '../../../sim/replay-figures.ts'
 import { limits, replayMarkdown, type ReplayReport } from '../../../sim/replay-text.ts'
 import { mean } from '../../../sim/statistics.ts'
@@ -106,7 +106,7 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
     plays: PLAYS,
     seed: given.seed,
     drawn: Object.fromEntries(drawn) as ReplayReport['drawn'],
-    notes: [...notes, ...(isOther ? [other] : []), ...idle],
+    notes: [...notes, ...notesOnReplay(calls), ...(isOther ? [other] : []), ...idle],
     limits,
     ...compareColumns(calls, playOf(recording), columns),
   }
