@@ -42,7 +42,8 @@ const layers = {
     'protocol',
     'units',
   ],
-  load: ['config', 'policies', 'mesh', 'protocol', 'units'],
+  judge: ['telemetry', 'experiments', 'mesh', 'units'],
+  load: ['judge', 'config', 'policies', 'mesh', 'protocol', 'units'],
   control: [
     'approval',
     'chaos',

@@ -72,6 +72,11 @@ export const commands: Commands = {
     about: 'plays the same tasks under two policy sets, and reports the better set',
     load: async () => (await import('./compare/compare.ts')).compare,
   },
+  judge: {
+    group: 'compare',
+    about: "finds agents' mistakes in a recording, such as blind retries and corrupt values used",
+    load: async () => (await import('./compare/judge/judge.ts')).judge,
+  },
   key: {
     group: 'agents',
     about: 'makes the key with which a person signs envelopes and approvals',

@@ -7,6 +7,7 @@ import { readText } from '../config/files/read-text.ts'
 import { type Reading, readValues } from '../config/files/read-values.ts'
 import { explain } from '../config/issues/explain.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
+import { contract } from '../judge/contract.ts'
 import type { KeyedRandom } from '../mesh/keyed-random.ts'
 import { rate } from '../policies/rate-limit/limit.ts'
 import { duration } from '../units/duration.ts'
@@ -70,6 +71,7 @@ const kind = z.strictObject({
     .describe(
       'Steps that must succeed for the task to succeed: every step, or the steps that saved these names.',
     ),
+  contract: contract.optional().describe('By which `breakwater judge` judges agents with such tasks.'),
 })
 
 /** The schema of a workload file. */
@@ -170,6 +172,20 @@ export const shippedAt = (file: string): string =>
 
 /** Reads a workload from a YAML or JSON file. `${…}` is a workload reference, never an environment variable. */
 export async function readWorkload(file: string): Promise<ReadWorkload> {
+  const read = await readBy(file, () => workload)
+  return read.ok ? { ok: true, workload: read.value, origins: read.origins } : read
+}
+
+/** A file's value with the source position of each part, or the problems of the file, a line each. */
+export type ReadFile<Value> =
+  | { readonly ok: true; readonly value: Value; readonly origins: Origins }
+  | { readonly ok: false; readonly problems: readonly string[] }
+
+/** Reads a YAML or JSON file by the schema that `schemaFor` returns for its value. Fills in no variables. */
+export async function readBy<Value>(
+  file: string,
+  schemaFor: (held: unknown) => z.ZodType<Value>,
+): Promise<ReadFile<Value>> {
   const read = await readText(file)
   if ('problem' in read) return { ok: false, problems: [`${file} ${read.problem}`] }
   const source = parseSource(file, read.text)
@@ -179,12 +195,11 @@ export async function readWorkload(file: string): Promise<ReadWorkload> {
   const origins = new Origins()
   const reading: Reading = { env: {}, origins, issues, interpolated: new Set(), verbatim: true }
   const held = issues.length > 0 ? undefined : readValues(file, source, source.root, [], reading)
-  const parsed = workload.safeParse(held, { error: () => '' })
-  if (parsed.success && issues.length === 0) return { ok: true, workload: parsed.data, origins }
+  const schema = schemaFor(held)
+  const parsed = schema.safeParse(held, { error: () => '' })
+  if (parsed.success && issues.length === 0) return { ok: true, value: parsed.data, origins }
   const found =
-    issues.length > 0
-      ? issues
-      : explain(parsed.error?.issues ?? [], { schema: workload, value: held, origins })
+    issues.length > 0 ? issues : explain(parsed.error?.issues ?? [], { schema, value: held, origins })
   return { ok: false, problems: found.map(formatIssue) }
 }
 
