@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Asked, Plan, Request, Survey } from '../experiments/guarded/guarded.ts'
-import type { ApproverProof, RunRecord } from '../experiments/guarded/record.ts'
+import { type ApproverProof, isOver, type RunRecord } from '../experiments/guarded/record.ts'
 import type { Spec } from '../experiments/guarded/spec.ts'
 import type { Done } from '../experiments/experiments.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
@@ -639,12 +639,12 @@ export class AgentRuns {
   /** Ends a run, or with `all` each waiting and current run. Always allowed, and repeatable. */
   stop(agent: Agent, wanted: { readonly run: string } | 'all', why: string): readonly RunRecord[] | Refusal {
     const { runs } = this.#parts
-    const isMeant = ({ id, name }: RunRecord) => wanted === 'all' || id === wanted.run || name === wanted.run
+    const isMeant = (run: RunRecord) =>
+      wanted === 'all' ? !isOver(run) : run.id === wanted.run || run.name === wanted.run
     const found = runs.list().filter(isMeant)
     if (found.length === 0 && wanted !== 'all')
       return refusal('not_found', `there is no run ${wanted.run.slice(0, 64)}`)
-    for (const { name, state } of found)
-      if (state === 'running' || state === 'pending_approval') runs.stop(name, agent.name, why)
+    for (const run of found) if (!isOver(run)) runs.stop(run.name, agent.name, why)
     this.#parts.emit({ order: 'stop_run', by: agent.name, result: 'stopped', detail: why })
     return found.map((run) => runs.get(run.name) ?? run)
   }

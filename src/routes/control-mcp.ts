@@ -63,7 +63,7 @@ export function registerControlMcp(
     { onerror: (err) => log.debug({ err }, 'the control MCP server refused a request') },
   )
 
-  app.addHook('onRequest', ({ headers }, reply, done) => {
+  app.addHook('onRequest', ({ headers, method, is404 }, reply, done) => {
     if (isCrossOrigin(headers) || !allowsHost(headers.host, host, []))
       return refuse(reply, 403, 'forbidden: another origin or host')
     const agent = agentOf(headers.authorization, agents)
@@ -81,11 +81,20 @@ export function registerControlMcp(
         `too many requests: at most ${MAX_PER_SECOND} a second and ${MAX_IN_FLIGHT} at once`,
       )
     }
+    if (method !== 'POST' && !is404) {
+      void reply.header('allow', 'POST')
+      return refuse(reply, 405, 'method not allowed: send each message by POST')
+    }
     done()
   })
 
   app.all('/mcp', async (request, reply) => {
     const agent = agentOf(request.headers.authorization, agents)!
+    // The limit counts requests, so a request must not hold many calls.
+    if (Array.isArray(request.body)) {
+      refuse(reply, 400, 'batches are not supported: send one message in each request')
+      return reply
+    }
     reply.hijack()
     const gone = new AbortController()
     reply.raw.once('close', () => gone.abort())
@@ -127,10 +136,11 @@ function agentOf(authorization: string | undefined, agents: readonly Known[]): K
 
 /** The request for web-style handlers, without its body, which is parsed already, and without the token. */
 function webRequest({ raw, method }: FastifyRequest, signal: AbortSignal): Request {
+  // The URL is fixed: the target of a request may be a whole URL, with credentials, that `Request` refuses.
   const headers = Object.entries(raw.headersDistinct).flatMap(([name, values = []]) =>
     name === 'authorization' ? [] : values.map((value): [string, string] => [name, value]),
   )
-  return new Request(new URL(raw.url ?? '/', 'http://localhost'), { method, headers, signal })
+  return new Request('http://localhost/mcp', { method, headers, signal })
 }
 
 async function answer({ raw }: FastifyReply, { status, headers, body }: Response): Promise<void> {

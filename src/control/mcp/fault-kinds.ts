@@ -23,11 +23,27 @@ export function faultDetail(type: string): Record<string, unknown> {
     use,
     seen,
     how: containedBy.how,
-    schema: z.toJSONSchema(schema as unknown as z.ZodType, {
-      io: 'input',
-      unrepresentable: 'any',
-      reused: 'inline',
-    }),
+    schema: withoutRepeats(
+      z.toJSONSchema(schema as unknown as z.ZodType, {
+        io: 'input',
+        unrepresentable: 'any',
+        reused: 'inline',
+      }),
+    ),
     example: { ...example, type },
   }
+}
+
+/** Returns a schema in which each description stands once: an answer has little room. */
+function withoutRepeats(schema: unknown, seen = new Set<string>()): unknown {
+  if (Array.isArray(schema)) return schema.map((item) => withoutRepeats(item, seen))
+  if (typeof schema !== 'object' || schema === null) return schema
+  return Object.fromEntries(
+    Object.entries(schema).flatMap(([key, value]) => {
+      if (key !== 'description' || typeof value !== 'string') return [[key, withoutRepeats(value, seen)]]
+      if (seen.has(value)) return []
+      seen.add(value)
+      return [[key, value]]
+    }),
+  )
 }

@@ -86,7 +86,8 @@ export function precursorsIn({ live, signals, history }: Operations, only: strin
 }
 
 const specFor = (server: string, family: string, type: string, fields: object) => ({
-  name: `${server}-${family}`.slice(0, 40),
+  // A name has at most 40 characters, and each family of a server needs a name of its own.
+  name: `${server.slice(0, 39 - family.length)}-${family}`,
   owner: 'control MCP server',
   reason: `Find out how agents fare when ${server} has a fault of the family ${family}.`,
   hypothesis: { steadyState: ['error_ratio < 1%'], during: ['error_ratio < 5%'] },

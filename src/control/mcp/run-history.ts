@@ -74,7 +74,9 @@ export class RunHistory {
   list(): readonly RunRow[] {
     const all = new Map(this.#rows)
     for (const run of this.#current()) all.set(run.id, rowOf(run))
-    return [...all.values()].sort((a, b) => (a.requestedAt < b.requestedAt ? 1 : -1))
+    return [...all.values()].sort((a, b) =>
+      a.requestedAt === b.requestedAt ? 0 : a.requestedAt < b.requestedAt ? 1 : -1,
+    )
   }
 
   /** Returns the record of a run, by its id or the name of its plan (the latest run). */

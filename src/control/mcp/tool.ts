@@ -77,11 +77,23 @@ export const MAX_ANSWER_BYTES = 8_000
 /** Bytes for everything beside the rows of a table or the text of a page. */
 const OVERHEAD_BYTES = 600
 
+/** Largest data of an answer in bytes. */
+const MAX_DATA_BYTES = MAX_ANSWER_BYTES - OVERHEAD_BYTES
+
+/** Bytes of at least one part of a page, so that each page brings the reader further. */
+const LEAST_PART_BYTES = 1_000
+
 export const cursor = z
   .string()
   .regex(/^\d{1,9}$/, 'expected the `next` of an earlier answer')
   .optional()
   .describe('`next` of an earlier answer, for the rows after that answer.')
+
+/** Tells that `bounded` cut lists or texts. */
+export const cutMark = z
+  .literal(true)
+  .optional()
+  .describe('Lists and texts are cut, because all is too long.')
 
 /** Returns the output schema of a table. */
 export const tableOf = (row: z.ZodType) =>
@@ -91,28 +103,69 @@ export const tableOf = (row: z.ZodType) =>
     rows: z.array(row),
   })
 
+/** Returns the bytes of a value as JSON. */
+export const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
+
 /** Returns as many rows from the cursor on as fit into an answer. */
 export function tableAnswer(rows: readonly object[], from: string | undefined, text: string): Answer {
   const start = Number(from ?? 0)
-  let bytes = OVERHEAD_BYTES + Buffer.byteLength(text)
+  const most = MAX_DATA_BYTES - bytesOf(text)
+  let bytes = 0
   const fitting: object[] = []
   for (const row of rows.slice(start)) {
-    bytes += Buffer.byteLength(JSON.stringify(row)) + 1
-    if (bytes > MAX_ANSWER_BYTES && fitting.length > 0) break
-    fitting.push(bytes > MAX_ANSWER_BYTES ? shortened(row) : row)
+    const short = bounded(row, most)
+    bytes += bytesOf(short) + 1
+    if (bytes > most && fitting.length > 0) break
+    fitting.push(short)
   }
   const end = start + fitting.length
   const next = end < rows.length ? String(end) : undefined
   return { ok: true, text, data: { total: rows.length, ...(next !== undefined && { next }), rows: fitting } }
 }
 
-/** Returns a row whose texts and lists are cut until the row fits into an answer. */
-function shortened(row: object): object {
-  const cut = (value: unknown): unknown => {
-    if (typeof value === 'string') return value.slice(0, 200)
-    return Array.isArray(value) ? value.slice(0, 8).map(cut) : value
+/** Longest lists and texts of cut data, one step after the other. No id or hash is longer than the shortest texts. */
+const cuts = [
+  [32, 1_000],
+  [16, 400],
+  [8, 200],
+  [4, 100],
+  [2, 80],
+  [1, 80],
+  [0, 80],
+] as const
+
+/** Returns data of at most `most` bytes: as given, or with `cut: true` and each list and text cut until all fits. */
+export function bounded<Data extends object>(data: Data, most = MAX_DATA_BYTES): Data & { cut?: true } {
+  if (bytesOf(data) <= most) return data
+  let short = data
+  for (const [items, characters] of cuts) {
+    short = { ...(shortened(data, items, characters) as Data), cut: true }
+    if (bytesOf(short) <= most) break
   }
-  return Object.fromEntries(Object.entries(row).map(([key, value]) => [key, cut(value)]))
+  return short
+}
+
+function shortened(value: unknown, items: number, characters: number): unknown {
+  if (typeof value === 'string') return cutAt(value, characters)
+  if (Array.isArray(value)) return value.slice(0, items).map((item) => shortened(item, items, characters))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [key, shortened(inner, items, characters)]),
+  )
+}
+
+/** Returns at most `length` UTF-16 units of a text, and no half of a surrogate pair at the end. */
+function cutAt(text: string, length: number): string {
+  if (text.length <= length) return text
+  const last = text.charCodeAt(length - 1)
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? length - 1 : length)
+}
+
+/** Returns the start of a text that measures at most `most` bytes by `measure`. */
+export function startOf(text: string, most: number, measure: (part: string) => number = bytesOf): string {
+  let part = cutAt(text, most)
+  while (part !== '' && measure(part) > most) part = cutAt(part, Math.floor(part.length * 0.9))
+  return part
 }
 
 /** The output schema of a part of a long text. */
@@ -129,10 +182,7 @@ export function pageOf(
   usedBytes = 0,
 ): { total: number; next?: string; part: string } {
   const start = Number(from ?? 0)
-  let length = Math.min(text.length - start, MAX_ANSWER_BYTES)
-  const most = MAX_ANSWER_BYTES - OVERHEAD_BYTES - usedBytes
-  while (length > 0 && Buffer.byteLength(JSON.stringify(text.slice(start, start + length))) > most)
-    length = Math.floor(length * 0.9)
-  const end = start + Math.max(0, length)
-  return { total: text.length, ...(end < text.length && { next: String(end) }), part: text.slice(start, end) }
+  const part = startOf(text.slice(start), Math.max(LEAST_PART_BYTES, MAX_DATA_BYTES - usedBytes))
+  const end = start + part.length
+  return { total: text.length, ...(end < text.length && { next: String(end) }), part }
 }

@@ -10,7 +10,7 @@ import { RunHistory } from '../../control/mcp/run-history.ts'
 import { Signals } from '../../control/mcp/signals.ts'
 import type { Operations } from '../../control/mcp/tool.ts'
 import type { RecentTraffic } from '../../control/mcp/traffic.ts'
-import { Bodies } from '../../downstream/http/bodies.ts'
+import { Bodies, BodyRefusal } from '../../downstream/http/bodies.ts'
 import type { GuardedExperiments } from '../../experiments/guarded/guarded.ts'
 import type { RunRecord } from '../../experiments/guarded/record.ts'
 import type { Clock } from '../../mesh/clock.ts'
@@ -129,7 +129,10 @@ export async function openControlMcp(
   app.addContentTypeParser('application/json', (request, payload, done) => {
     bodies.read(payload, (error, text = '') => {
       if (error !== null) return done(error, undefined)
-      if (isDeeperThan(MAX_DEPTH, text)) return done(new Error('the body nests too deep'), undefined)
+      if (isDeeperThan(MAX_DEPTH, text))
+        return done(
+          new BodyRefusal(400, `Bad Request: objects and arrays are nested more than ${MAX_DEPTH} deep`),
+        )
       void json(request, text, done)
     })
   })

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineTool } from '../tool.ts'
+import { bounded, defineTool } from '../tool.ts'
 import { estimateOf } from '../estimate.ts'
 import { readSpec } from '../read-spec.ts'
 
@@ -19,6 +19,6 @@ export const estimateBlastRadius = defineTool({
     if (!read.ok) return read
     const data = estimateOf(read.spec, operations)
     const hits = data.hitsPerMinute === 'unknown' ? 'an unknown number of' : String(data.hitsPerMinute)
-    return { ok: true, text: `The last stage would hit ${hits} calls a minute.`, data }
+    return { ok: true, text: `The last stage would hit ${hits} calls a minute.`, data: bounded(data) }
   },
 })

@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
-import { cursor, defineTool, pageOf, pageShape } from '../tool.ts'
+import { bounded, bytesOf, cursor, defineTool, pageOf, pageShape } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
+
+/** Largest list of findings in bytes, so that room is left for the text of the plan. */
+const MAX_FINDINGS_BYTES = 4_000
 
 export const getPlan = defineTool({
   name: 'get_plan',
@@ -23,11 +26,7 @@ export const getPlan = defineTool({
       return {
         ok: true,
         text: `${name} cannot be used.`,
-        data: {
-          plan: name,
-          findings: plan.problems.slice(0, 10).map((text) => text.slice(0, 300)),
-          ...pageOf('', undefined),
-        },
+        data: { plan: name, findings: findingsOf(plan.problems), ...pageOf('', undefined) },
       }
     const read = await readSpec({ plan: name }, operations)
     if (!read.ok) return read
@@ -36,8 +35,8 @@ export const getPlan = defineTool({
       approvedBy: undefined,
       firstStage: 0,
     })
-    const findings = [...refusals, ...doubts].slice(0, 10).map((text) => text.slice(0, 300))
-    const used = Buffer.byteLength(JSON.stringify(findings)) + 200
+    const findings = findingsOf([...refusals, ...doubts])
+    const used = bytesOf(findings) + 200
     return {
       ok: true,
       text:
@@ -48,3 +47,8 @@ export const getPlan = defineTool({
     }
   },
 })
+
+function findingsOf(texts: readonly string[]): readonly string[] {
+  const findings = texts.slice(0, 10).map((text) => text.slice(0, 300))
+  return bounded({ findings }, MAX_FINDINGS_BYTES).findings
+}

@@ -6,7 +6,7 @@ import { lengthOf } from '../../../experiments/guarded/spec.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import { duration } from '../../../units/duration.ts'
 import { rowOf } from '../run-history.ts'
-import { cursor, defineTool, MAX_ANSWER_BYTES, pageOf, tableAnswer, type ToolContext } from '../tool.ts'
+import { bounded, bytesOf, cursor, defineTool, pageOf, tableAnswer, type ToolContext } from '../tool.ts'
 
 /** Time between looks at a run while waiting, in milliseconds. */
 const LOOK_MS = 1_000
@@ -42,7 +42,7 @@ export const getRun = defineTool({
     const text = `Run ${run.id} of ${run.name} is ${run.state}: ${run.reason.slice(0, 300)}`
     switch (part) {
       case 'summary':
-        return { ok: true, text, data: summaryOf(run) }
+        return { ok: true, text, data: bounded(summaryOf(run)) }
       case 'stages':
         return tableAnswer(
           run.stages.map(({ share, beganAtMs, endedAtMs, control, treatment, claims }) => ({
@@ -61,7 +61,7 @@ export const getRun = defineTool({
       case 'decisions':
         return tableAnswer(run.decisions, cursor, text)
       case 'report':
-        return { ok: true, text, data: { run: run.id, ...pageOf(runMarkdownOf(run), cursor, text.length) } }
+        return { ok: true, text, data: { run: run.id, ...pageOf(runMarkdownOf(run), cursor, bytesOf(text)) } }
     }
   },
 })
@@ -94,7 +94,7 @@ async function waitedFor(
 
 function summaryOf(run: RunRecord): Record<string, unknown> {
   const { hypothesis, breach, detection, rollback, recovery, estimates, rules, proof, troubles } = run
-  const summary = {
+  return {
     ...rowOf(run),
     phase: run.phase,
     stage: run.stage + 1,
@@ -112,8 +112,4 @@ function summaryOf(run: RunRecord): Record<string, unknown> {
     troubles: troubles.slice(0, 10),
     proposal: run.proposal,
   }
-  const bytes = Buffer.byteLength(JSON.stringify(summary))
-  return bytes < MAX_ANSWER_BYTES - 600
-    ? summary
-    : { ...rowOf(run), phase: run.phase, breach, rollback, recovery, proof }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineTool } from '../tool.ts'
+import { bounded, cutMark, defineTool } from '../tool.ts'
 import { rowOf } from '../run-history.ts'
 
 export const getStatus = defineTool({
@@ -19,6 +19,7 @@ export const getStatus = defineTool({
     incidents: z.array(z.looseObject({})),
     proposals: z.array(z.looseObject({})),
     envelopes: z.array(z.looseObject({})),
+    cut: cutMark,
   }),
   run(_, { agent, operations: { chaos, guarded, incidents, agentRuns } }) {
     const runs = guarded.list().filter(({ state }) => state === 'running' || state === 'pending_approval')
@@ -26,7 +27,7 @@ export const getStatus = defineTool({
     return {
       ok: true,
       text: `Environment ${agentRuns.environment}; chaos is ${state}; ${runs.length} runs are active or waiting.`,
-      data: {
+      data: bounded({
         environment: agentRuns.environment,
         gateway: agentRuns.gateway,
         chaos: state,
@@ -64,7 +65,7 @@ export const getStatus = defineTool({
             ladder: envelope.ladder,
             remaining,
           })),
-      },
+      }),
     }
   },
 })

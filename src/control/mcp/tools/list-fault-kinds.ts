@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { faults } from '../../../chaos/faults/index.ts'
 import { refusal } from '../../../approval/refusal.ts'
 import { suggest } from '../../../units/suggest.ts'
-import { cursor, defineTool, tableAnswer } from '../tool.ts'
+import { bounded, cursor, defineTool, tableAnswer } from '../tool.ts'
 import { faultDetail, faultRow } from '../fault-kinds.ts'
 
 export const listFaultKinds = defineTool({
@@ -32,7 +32,7 @@ export const listFaultKinds = defineTool({
           `there is no fault ${type}${meant === undefined ? '' : `; did you mean ${meant}?`}`,
         )
       }
-      return { ok: true, text: `Fields of ${type}.`, data: faultDetail(type) }
+      return { ok: true, text: `Fields of ${type}.`, data: bounded(faultDetail(type)) }
     }
     const target = server === undefined ? undefined : live.current.servers.get(server)
     if (server !== undefined && target === undefined)

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Proposal } from '../../../approval/agent-runs.ts'
-import { defineTool, MAX_ANSWER_BYTES } from '../tool.ts'
+import { bounded, defineTool } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 import { estimateOf } from '../estimate.ts'
 
@@ -65,7 +65,5 @@ function answerOf(proposal: Proposal, operations: Parameters<typeof estimateOf>[
     hitTools: hit.length,
     estimate: estimateOf(spec, operations),
   }
-  const { hit: _, estimate: __, ...short } = data
-  const fits = Buffer.byteLength(JSON.stringify(data)) < MAX_ANSWER_BYTES - 600
-  return { ok: true as const, text: sentences[needs], data: fits ? data : short }
+  return { ok: true as const, text: sentences[needs], data: bounded(data) }
 }

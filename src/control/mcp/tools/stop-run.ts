@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { defineTool } from '../tool.ts'
+import { refusal } from '../../../approval/refusal.ts'
+import { bounded, cutMark, defineTool } from '../tool.ts'
 
 export const stopRun = defineTool({
   name: 'stop_run',
@@ -23,8 +24,10 @@ export const stopRun = defineTool({
         rollback: z.looseObject({}).optional(),
       }),
     ),
+    cut: cutMark,
   }),
   run({ run, all, why }, { agent, operations: { agentRuns } }) {
+    if (run === undefined && !all) return refusal('invalid', 'give run or all')
     const stopped = agentRuns.stop(agent, run !== undefined && !all ? { run } : 'all', why)
     if ('ok' in stopped) return stopped
     const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
@@ -38,7 +41,7 @@ export const stopRun = defineTool({
       ok: true,
       text:
         rows.length === 0 ? 'No run was active.' : `${rows.length} runs are ended; their faults are removed.`,
-      data: { stopped: rows },
+      data: bounded({ stopped: rows }),
     }
   },
 })

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 import { gapsIn, precursorsIn } from '../next-target.ts'
 
 export const suggestNext = defineTool({
@@ -11,15 +11,16 @@ export const suggestNext = defineTool({
   input: z.strictObject({
     server: z.string().max(64).optional(),
     limit: z.int().min(1).max(20).default(5),
+    cursor,
   }),
   output: tableOf(
     z.looseObject({ kind: z.enum(['gap', 'precursor']), server: z.string(), reason: z.string() }),
   ),
-  run({ server, limit }, { operations }) {
+  run({ server, limit, cursor }, { operations }) {
     const rows = [...precursorsIn(operations, server), ...gapsIn(operations, server)].slice(0, limit)
     return tableAnswer(
       rows,
-      undefined,
+      cursor,
       rows.length === 0
         ? 'Nothing to suggest: no tested kind of server has traffic.'
         : `${rows.length} suggestions, the most pressing first.`,
