@@ -16,6 +16,8 @@ describe('runs of agents', { concurrency: 2 }, () => {
     const proposed = await propose(
       asker,
       insideSpec({
+        // Long enough for the gate of a busy machine, which ends the stage.
+        stages: [{ share: '25%', duration: '20s' }],
         gate: {
           rollbackOn: [{ metric: 'error_ratio', above: '10%', for: '500ms' }],
           over: '1s',

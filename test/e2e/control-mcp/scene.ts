@@ -29,7 +29,7 @@ export const tokens = {
   other: 'token-of-another-agent',
 }
 
-const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex')
 
 export const controlMcpOf = (people: readonly Person[], more: Json = {}): Json => ({
   listen: '127.0.0.1:0',
@@ -41,6 +41,19 @@ export const controlMcpOf = (people: readonly Person[], more: Json = {}): Json =
   trust: people.map(({ name, publicText: key }) => ({ name, key })),
   ...more,
 })
+
+/** Agents enough that the limit of requests a second refuses no request of a test. */
+export const manyAgents = Array.from({ length: 29 }, (_, at) => ({
+  name: `agent-${at}`,
+  token: `secret-of-agent-${at}`,
+}))
+
+/** The settings of these agents. */
+export const manyTokens = manyAgents.map(({ name, token }) => ({
+  name,
+  sha256: sha256(token),
+  tools: 'write',
+}))
 
 /** What a tool answered: its data, or its error. */
 export interface Told {
