@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs two tools for this project's checks: Node 24, and the MCP conformance suite, because the
-# suite runs on no older Node. Both tools go into a folder outside the project and stay there for
-# the next run. Prints the path of the Node 24 binary; the suite lies in the
-# same node_modules folder.
+# Installs three tools for this project's checks: the MCP conformance suite, the MCP Inspector, and Node 24,
+# because suite and Inspector run on no older Node. The tools go into a folder outside the project and stay
+# there for the next run. Prints the path of the Node 24 binary; suite and Inspector lie in the same
+# node_modules folder.
 #
 #   BREAKWATER_TOOLS   the folder (default: breakwater-tools under TMPDIR or /tmp)
 set -euo pipefail
 
 suite='@modelcontextprotocol/conformance@0.2.0-alpha.12'
+inspector='@modelcontextprotocol/inspector@2.12.0'
 node_major=24
 
 # The package `node` only fetches such a package in an install script, and npm may not run scripts here.
@@ -23,10 +24,13 @@ case "$(uname -s)-$(uname -m)" in
 esac
 
 tools="${BREAKWATER_TOOLS:-${TMPDIR:-/tmp}/breakwater-tools}"
-folder="$tools/$package-$node_major-conformance-${suite##*@}"
+folder="$tools/$package-$node_major-conformance-${suite##*@}-inspector-${inspector##*@}"
 node="$folder/node_modules/.bin/node"
 
-complete() { [ -x "$node" ] && [ -f "$folder/node_modules/${suite%@*}/package.json" ]; }
+complete() {
+  [ -x "$node" ] && [ -f "$folder/node_modules/${suite%@*}/package.json" ] &&
+    [ -f "$folder/node_modules/${inspector%@*}/package.json" ]
+}
 
 mkdir -p "$tools"
 # Another user of a shared temporary folder must not choose the programs run here.
@@ -46,7 +50,7 @@ if ! complete; then
   (
     cd "$fresh"
     npm install --prefix "$fresh" --ignore-scripts --engine-strict=false --no-audit --no-fund \
-      --no-update-notifier "$package@$node_major" "$suite" >&2
+      --no-update-notifier "$package@$node_major" "$suite" "$inspector" >&2
   )
   "$fresh/node_modules/.bin/node" -e '
     try { require("node:fs").renameSync(process.argv[1], process.argv[2]) }

@@ -18,7 +18,7 @@ export interface Comparison {
   readonly failures: readonly string[]
 }
 
-type Judged = Pick<Check, 'status' | 'errorMessage'>
+export type Judged = Pick<Check, 'status' | 'errorMessage'>
 
 /** Compares the findings without the gateway with the findings through the gateway. */
 export function compare(direct: Results, through: Results, scored: ReadonlySet<string>): Comparison {
@@ -48,7 +48,7 @@ export function compare(direct: Results, through: Results, scored: ReadonlySet<s
 const passes = (check: Judged | undefined) => check?.status === 'SUCCESS'
 
 /** Returns the worst finding of each check: the suite may report a check more than once. */
-function judge(checks: readonly Check[] = []): ReadonlyMap<string, Judged> {
+export function judge(checks: readonly Check[] = []): ReadonlyMap<string, Judged> {
   const severity = { INFO: 0, SKIPPED: 0, SUCCESS: 1, WARNING: 2, FAILURE: 3 }
   const worst = new Map<string, Judged>()
   for (const check of checks) {

@@ -19,23 +19,30 @@ export function startFixture(name: string, scratch: string): Promise<string> {
 
 /** Starts the gateway with one server, `fixture`. Resolves with the URL of this server's own route. */
 export async function startGateway(upstream: string, scratch: string): Promise<string> {
-  const file = join(scratch, 'gateway.yaml')
   const config = {
     gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
     mcpServers: { fixture: { url: upstream } },
   }
-  await writeFile(file, JSON.stringify(config))
-  const args = [script('../../dist/main.js'), 'start', '--config', file]
-  const data = await start(process.execPath, args, join(scratch, 'gateway.log')).line(
-    dataPlane,
-    START_LIMIT_MS,
-  )
+  const { data } = await startProgram(config, join(scratch, 'gateway'))
   return `${data}/mcp/fixture`
 }
 
-/** Returns the data plane's base URL from its log line; undefined for other lines. */
-function dataPlane(line: string): string | undefined {
+/** Base URLs of a gateway's listeners. */
+export interface Addresses {
+  readonly data: string
+  readonly controlMcp?: string
+}
+
+/** Starts the gateway with a config, written to `path`.yaml; the log goes to `path`.log. Resolves with its addresses. */
+export async function startProgram(config: object, path: string): Promise<Addresses> {
+  await writeFile(`${path}.yaml`, JSON.stringify(config))
+  const args = [script('../../dist/main.js'), 'start', '--config', `${path}.yaml`]
+  return start(process.execPath, args, `${path}.log`).line(addressesIn, START_LIMIT_MS)
+}
+
+/** Returns the addresses in a line of the log; undefined for other lines. */
+function addressesIn(line: string): Addresses | undefined {
   if (!line.startsWith('{')) return undefined
-  const entry = JSON.parse(line) as { msg?: unknown; data?: unknown }
-  return entry.msg === 'listening' && typeof entry.data === 'string' ? entry.data : undefined
+  const entry = JSON.parse(line) as { readonly msg?: unknown } & Addresses
+  return entry.msg === 'listening' ? entry : undefined
 }
