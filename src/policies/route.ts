@@ -48,7 +48,7 @@ const schema = z
     explore: rate()
       .default(0.03)
       .describe(
-        'Share of infeasible calls that are sent nevertheless, to notice when the tool has become faster.',
+        'With `enforce`: share of calls sent although they will probably miss their deadline, to notice when the tool has become faster.',
       ),
     ejection: z
       .union([z.literal(false), ejection])

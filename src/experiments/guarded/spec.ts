@@ -162,20 +162,30 @@ const gate = z.strictObject({
 const learning = z.discriminatedUnion('method', [
   z.strictObject({ method: z.literal('static'), metric, above, for: forMs }).transform(withAbove({})),
   z.strictObject({
-    method: z.literal('sigma').describe('Mean of the seconds plus k standard deviations.'),
+    method: z
+      .literal('sigma')
+      .describe(
+        'Threshold: mean of the metric over the seconds of the baseline, plus k standard deviations.',
+      ),
     metric,
     k: z.number().gt(0).max(20).default(3),
     for: forMs,
   }),
   z.strictObject({
-    method: z.literal('percentile').describe('A percentile of the seconds, times a factor.'),
+    method: z
+      .literal('percentile')
+      .describe('Threshold: a percentile of the metric over the seconds of the baseline, times a factor.'),
     metric,
     percentile: z.number().min(1).max(100).default(95),
     factor: z.number().gt(0).max(100).default(2),
     for: forMs,
   }),
   z.strictObject({
-    method: z.literal('iqr').describe('Third quartile of the seconds plus k interquartile ranges.'),
+    method: z
+      .literal('iqr')
+      .describe(
+        'Threshold: third quartile of the metric over the seconds of the baseline, plus k interquartile ranges.',
+      ),
     metric,
     k: z.number().gt(0).max(20).default(3),
     for: forMs,

@@ -327,13 +327,13 @@ export function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>, si
  */
 function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptions, 'ca' | 'cert' | 'key'> {
   const read = (name: string) => {
-    const file =
-      env[`OTEL_EXPORTER_OTLP_${signal}_${name}`]?.trim() || env[`OTEL_EXPORTER_OTLP_${name}`]?.trim()
-    if (!file) return undefined
+    const variables = [`OTEL_EXPORTER_OTLP_${signal}_${name}`, `OTEL_EXPORTER_OTLP_${name}`]
+    const variable = variables.find((one) => env[one]?.trim())
+    if (variable === undefined) return undefined
     try {
-      return readFileSync(file)
+      return readFileSync(env[variable]!.trim())
     } catch (error) {
-      log.warn({ error: (error as Error).message }, `OTEL_EXPORTER_OTLP_${name} is ignored`)
+      log.warn({ error: (error as Error).message }, `${variable} is ignored`)
       return undefined
     }
   }
