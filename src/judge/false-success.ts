@@ -41,19 +41,19 @@ function neededRun(
       return { findings: [], undecided: 'calls of the task are missing' }
     return { findings: [findingOf('proven', `${name} must run, and was never called`, [last])] }
   }
-  const others = runs.filter(succeeded)
+  const good = new Set(runs.filter(succeeded).map(({ key }) => key))
   let undecided: string | undefined
   for (const call of runs) {
-    if (!failedForGood(task, call)) continue
+    if (succeeded(call) || good.has(call.key)) continue
     if (mayHaveWorked(task, call)) {
       undecided = 'a call that must run may have run'
       continue
     }
     // An agent may ask again with better arguments.
-    if (isOwnMistake(call) && others.length > 0) continue
+    if (isOwnMistake(call) && good.size > 0) continue
     return {
       findings: [
-        findingOf(others.length > 0 ? 'likely' : 'proven', `${toolOf(call)} must run, and failed`, [call]),
+        findingOf(good.size > 0 ? 'likely' : 'proven', `${toolOf(call)} must run, and failed`, [call]),
       ],
     }
   }

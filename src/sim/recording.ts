@@ -46,8 +46,8 @@ const BYTE_ORDER_MARK = /^\ufeff/
 /** Longest line, in bytes. A header names all tools and can be long; a longer line counts as damaged. */
 const MAX_LINE = 16 * 1024 ** 2
 
-/** Most calls of a recording, so that all of them fit into memory. */
-const MAX_CALLS = 2_000_000
+/** Most calls and outcomes of a recording, so that all of them fit into memory. */
+const MAX_CALLS = 1_000_000
 
 /**
  * Reads a recording line by line, from its last file: older parts FILE.1, FILE.2 … beside it come first. An unreadable
@@ -60,7 +60,7 @@ export async function readRecording(file: string): Promise<Recording> {
   const parts = [newest]
   const unreadable: string[] = []
   const { startedAt } = newest.header
-  let room = MAX_CALLS - newest.calls.length
+  let room = MAX_CALLS - sizeOf(newest)
   for (let number = 1, left = newest.header.part - 1; left > 0; number++, left--) {
     const older = await readPart(`${file}.${number}`, room).catch((error: unknown) => {
       if (!(error instanceof RecordingError)) throw error
@@ -68,7 +68,7 @@ export async function readRecording(file: string): Promise<Recording> {
     })
     if (older?.header.startedAt !== startedAt || older.header.part !== left) break
     parts.unshift(older)
-    room -= older.calls.length
+    room -= sizeOf(older)
   }
   const calls = parts.flatMap((part) => part.calls).sort((one, other) => one.at - other.at)
   if (calls.length === 0)
@@ -141,20 +141,22 @@ function begun(file: string, line: string | Overlong): Part {
   return { file, header: header.data, calls: [], lines: [], outcomes: [], lost: 0, damaged: [], isCut: false }
 }
 
+const sizeOf = ({ calls, outcomes }: Part) => calls.length + outcomes.length
+
 function take(part: Part, line: string | Overlong, number: number, room: number): void {
   const value = jsonIn(line)
   const call = callSchema.safeParse(value)
+  const outcome = call.success ? undefined : outcomeSchema.safeParse(value).data
+  if ((call.success || outcome !== undefined) && sizeOf(part) >= room)
+    throw new RecordingError(
+      `${part.file}: line ${number} is beyond the limit of ${MAX_CALLS} recorded calls and outcomes`,
+    )
   if (call.success) {
-    if (part.calls.length >= room)
-      throw new RecordingError(
-        `${part.file}: line ${number} is beyond the limit of ${MAX_CALLS} recorded calls`,
-      )
     part.calls.push(call.data)
     part.lines.push(number)
     return
   }
-  const outcome = outcomeSchema.safeParse(value)
-  if (outcome.success) return void part.outcomes.push(outcome.data)
+  if (outcome !== undefined) return void part.outcomes.push(outcome)
   const gap = lostSchema.safeParse(value)
   if (gap.success) part.lost += gap.data.lost
   else if (isObject(value) && 'breakwaterRecording' in value)
