@@ -38,6 +38,9 @@ const MAX_PROPOSALS = 128
 
 /** Most refusals of an agent written in an hour; further refusals are only logged. */
 const MAX_REFUSALS = 20
+
+/** Most new proposals of an agent in an hour. */
+const MAX_PROPOSED = 60
 const HOUR_MS = 3_600_000
 
 /** A clock this much behind the latest time seen makes envelopes and approvals wait. */
@@ -121,6 +124,7 @@ export class AgentRuns {
     string,
     { readonly envelope: string | undefined; readonly hit: readonly HitTool[]; readonly spec: Spec }
   >()
+  readonly #proposed = new Map<string, { since: number; count: number }>()
   readonly #refusals = new Map<string, { since: number; count: number }>()
   /** Wall and monotonic time of one instant, to notice a clock that moved back. */
   #wallAt: number
@@ -277,6 +281,11 @@ export class AgentRuns {
     )
     if (known !== undefined) return { ok: true, proposal: known }
     const now = this.#now()
+    if (this.#isOver(this.#proposed, agent.name, MAX_PROPOSED))
+      return refusal('busy', `${agent.name} made ${MAX_PROPOSED} proposals within an hour, the limit`, {
+        repeat: 'later',
+        retryAfterMs: HOUR_MS,
+      })
     const { envelope, exceeded } = this.#nearest(agent.name, spec, firstStage, hit)
     const proposal: Proposal = {
       ...hashes,
@@ -669,9 +678,15 @@ export class AgentRuns {
     })
   }
 
-  /** Returns why an active run exceeds its envelope; undefined while inside. */
-  exceededBy(run: string, hitsPerMinute: number): string | undefined {
-    const id = this.#runs.get(run)?.envelope
+  /** Returns why an active run of an agent must end: its targets grew, or it exceeds its envelope. Call while it runs. */
+  exceededBy(run: string, targets: Survey['targets'], hitsPerMinute: number): string | undefined {
+    const known = this.#runs.get(run)
+    if (known === undefined) return undefined
+    const { envelope: id, hit, spec } = known
+    const allowed = new Set(hit.map(digestOf))
+    const added = this.#parts.hitToolsOf({ targets }, spec).find((tool) => !allowed.has(digestOf(tool)))
+    if (added !== undefined)
+      return `the targets changed during the run: ${added.server}/${added.tool} (${added.effect}) was not among the permitted targets`
     const most = id === undefined ? undefined : this.#book.envelope(id)?.envelope.traffic?.hitsPerMinute
     return most !== undefined && hitsPerMinute > most
       ? `the run injected ${hitsPerMinute} faults within a minute, and its envelope allows ${most}`
@@ -738,16 +753,23 @@ export class AgentRuns {
     for (const [id, { expiresAt }] of this.#proposals) if (expiresAt <= now) this.#proposals.delete(id)
   }
 
+  /** Counts an event of a name; returns whether the name has more than `most` within an hour. */
+  #isOver(counts: Map<string, { since: number; count: number }>, by: string, most: number): boolean {
+    const now = this.#now()
+    const counted = counts.get(by)
+    const hour = counted === undefined || now - counted.since > HOUR_MS ? { since: now, count: 0 } : counted
+    // Signers may claim any name. Names beyond the limit count together.
+    if (counted === undefined && counts.size >= MAX_PROPOSALS)
+      return by === '' || this.#isOver(counts, '', most)
+    counts.set(by, hour)
+    return ++hour.count > most
+  }
+
   /** Writes a refusal into the ledger, at most 20 an hour for each name, and tells the log. */
   #refuse(by: string, order: string, refused: Refusal): Refusal {
     const { code, message } = refused
     this.#parts.emit({ order, by, result: code, detail: message })
-    const now = this.#now()
-    const counted = this.#refusals.get(by)
-    const hour = counted === undefined || now - counted.since > HOUR_MS ? { since: now, count: 0 } : counted
-    if (this.#refusals.size < MAX_PROPOSALS || counted !== undefined) this.#refusals.set(by, hour)
-    hour.count++
-    if (hour.count <= MAX_REFUSALS && !this.#parts.opened.ledger.isNearlyFull)
+    if (!this.#isOver(this.#refusals, by, MAX_REFUSALS) && !this.#parts.opened.ledger.isNearlyFull)
       void this.#write({
         kind: 'refused',
         by: by.slice(0, 64),

@@ -247,7 +247,10 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec }: Proposed)
 function outsideFaults({ faults }: Envelope, spec: Spec): Exceeded[] {
   const found: Exceeded[] = []
   if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
-  for (const fault of spec.faults) {
+  for (const [index, fault] of spec.faults.entries()) {
+    // Several faults of a type add up beyond the limits of each.
+    if (spec.faults.findIndex(({ type }) => type === fault.type) < index)
+      found.push({ limit: 'faults', allowed: `one fault of the type ${fault.type}`, asked: 'several' })
     const allowed = faults.find(({ type }) => type === fault.type)
     if (allowed === undefined) {
       found.push({ limit: 'faults.type', allowed: listOf(faults.map(({ type }) => type)), asked: fault.type })

@@ -281,7 +281,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     trustedKeys: trust.size,
     onOver: (run) => controlMcp?.ended(run),
-    exceededBy: (run, hitsPerMinute) => controlMcp?.agentRuns.exceededBy(run, hitsPerMinute),
+    exceededBy: (...run) => controlMcp?.agentRuns.exceededBy(...run),
     controller,
     arms,
     state: context.state,

@@ -25,7 +25,9 @@ const schema = z
       .min(1)
       .max(10)
       .default(1.5)
-      .describe('The limit falls when the latency of a call exceeds the long-term mean latency times this factor.'),
+      .describe(
+        'The limit falls when the latency of a call exceeds the long-term mean latency times this factor.',
+      ),
     window: z
       .int()
       .min(10)

@@ -211,7 +211,7 @@ test('a call is explained, and what was hit is counted', async (context) => {
   assert.match(explained.stdout, /^call one at \S+, key .+\n {2}a \(rpc\.error, .*: hit: the draw/)
   assert.equal((await command('explain', 'two')).code, 1)
   const plan = await command('plan', '--last', '5m')
-  assert.match(plan.stdout, /^the last 5m, mode act\n/)
+  assert.match(plan.stdout, /^decisions of the last 5m; the mode now is act\n/)
   assert.match(plan.stdout, /^a +rpc\.error +test +t +1 +1 +0$/m)
 })
 

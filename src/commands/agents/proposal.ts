@@ -3,6 +3,7 @@ import { digestOf } from '../../approval/digest.ts'
 import type { HitTool } from '../../approval/envelope.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
+import type { Workload } from '../../load/workload.ts'
 import { ruleInWords } from '../../experiments/guarded/gate.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
@@ -47,9 +48,18 @@ export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }:
       const tools = hit.filter((one) => one.server === server)
       return `hits ${server}: ${tools.map(({ tool, effect }) => `${tool} (${effect})`).join(', ')}`
     }),
-    ...(spec.load === undefined ? [] : ['the gateway plays a load during the run']),
+    ...(spec.load === undefined ? [] : [loadLine(spec.load)]),
     ...refusals.map((refusal) => `refused now: ${refusal}`),
   ]
+}
+
+/** Returns the calls that the gateway plays during the run: a load may call any tool. */
+function loadLine({ workload, concurrency }: NonNullable<Spec['load']>): string {
+  const { tasks } = workload as Workload
+  const tools = tasks.flatMap(({ steps }) =>
+    steps.map(({ server, tool }) => (server === undefined ? tool : `${server}/${tool}`)),
+  )
+  return `plays ${concurrency} tasks at a time, which call ${[...new Set(tools)].join(', ')}`
 }
 
 /** Shows a run, checks that the document covers what is shown, and signs the document. */

@@ -4,9 +4,12 @@ import type { HitTool } from '../../approval/envelope.ts'
 import { digestOf } from '../../approval/digest.ts'
 import type { ServerConfig } from '../../config/schema/schema.ts'
 import type { Spec, SpecFault } from '../../experiments/guarded/spec.ts'
-import { glob, matcher } from '../../mesh/match.ts'
+import { glob, type Match, matcher } from '../../mesh/match.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
+
+/** Stands for the tools of a server that are in none of its lists; no tool has this name. */
+const UNLISTED = 'tools in no list'
 
 /** Faults of these families hit each call of a server, whatever tool the fault matches. */
 const wholeServer: readonly Family[] = ['process', 'session', 'registry', 'handshake', 'auth']
@@ -41,9 +44,14 @@ export function hitToolsOf(spec: Spec, { servers, mesh }: GatewayGeneration): re
     const type = types[fault.type]
     const isMeant = matcher(fault.match ?? {})
     const mayWrite = fault.allowWrites === true || type?.withholds === true
+    const isExact = [spec.targets.tool, (fault.match as Match | undefined)?.tool].some(
+      (tool) => tool !== undefined && !/[*?]/.test(tool),
+    )
     for (const server of servers.values()) {
       if (!isServer(server.name)) continue
       const isWhole = type === undefined || wholeServer.includes(type.family)
+      // A fault that withholds calls also hits tools that no list has.
+      if (type?.withholds === true && !isExact) add(server, UNLISTED)
       for (const { key } of server.entries('tools')) {
         const isReadOnly =
           mesh.effectOf({ server: server.name, method: 'tools/call', tool: key }) === 'read_only'

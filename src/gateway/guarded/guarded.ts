@@ -16,7 +16,7 @@ import type { KnownServer } from '../../registry/known-server.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { loadProblems, playLoad } from './load.ts'
 import { groundOf, survey } from './survey.ts'
-import { proofOf, worldOf } from './world.ts'
+import { proofOf, worldOf, type WorldParts } from './world.ts'
 
 export interface GuardedGatewayParts {
   readonly clock: Clock
@@ -35,8 +35,7 @@ export interface GuardedGatewayParts {
   readonly trustedKeys: number
   /** Hears of the end of each run, with its record. */
   readonly onOver: (run: RunRecord) => void
-  /** Returns why a run with this many injections in the last minute must end; undefined when it may go on. */
-  readonly exceededBy: (run: string, hitsPerMinute: number) => string | undefined
+  readonly exceededBy: WorldParts['exceededBy']
   /** The reason when this process does not hold the lock on the state folder; undefined when it holds the lock. */
   readonly stateProblem: string | undefined
 }

@@ -2,7 +2,7 @@ import type { Controller } from '../../chaos/control/controller.ts'
 import type { GuardedArms } from '../../experiments/guarded/arms.ts'
 import type { World } from '../../experiments/guarded/lifecycle.ts'
 import type { Meter } from '../../experiments/guarded/meter.ts'
-import type { FaultRecord, LayerState, Proof, RunRecord } from '../../experiments/guarded/record.ts'
+import type { FaultRecord, LayerState, Proof, RunRecord, Targets } from '../../experiments/guarded/record.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
 import { ARMS } from '../../experiments/guarded/arms.ts'
 import { armName } from '../../experiments/schema.ts'
@@ -21,7 +21,8 @@ export interface WorldParts {
   readonly controller: Controller
   readonly state: StateStore
   readonly arms: GuardedArms
-  readonly exceededBy: (run: string, hitsPerMinute: number) => string | undefined
+  /** Returns why the run must end; undefined when the run may continue. `hitsPerMinute`: faults of the last minute. */
+  readonly exceededBy: (run: string, targets: Targets, hitsPerMinute: number) => string | undefined
   /** Recompiles the config in force with the current arms. Throws when the config does not compile. */
   readonly refresh: () => void
   /** Plays a load until the returned function is called; see `playLoad`. */
@@ -92,7 +93,7 @@ export function worldOf({ spec, name, targets, id: run }: RunRecord, meter: Mete
         return `faults of the run ended before the run: ${names}`
       }
       const injected = [...ids.values()].reduce((sum, { counts }) => sum + counts.injected, 0)
-      const exceeded = exceededBy(run, injections.lastMinute(clock.now(), injected))
+      const exceeded = exceededBy(run, targets, injections.lastMinute(clock.now(), injected))
       if (exceeded !== undefined) return exceeded
       const own = new Set([...ids.values()].map(({ armed }) => armed))
       const foreign = armedAt(servers, controller).find((fault) => !own.has(fault))

@@ -6,7 +6,7 @@ import type { Approval } from '../../../src/approval/approval.ts'
 import { until } from '../../support/until.ts'
 import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { FlakyServer } from '../support/flaky.ts'
-import { traffic } from '../experiments/scene.ts'
+import { shown, traffic } from '../experiments/scene.ts'
 import {
   approve,
   Asker,
@@ -254,6 +254,59 @@ describe('an agent cannot talk its way out of its envelope', { concurrency: 2 },
       async () => (await gateway.admin('/admin/config')).body.hash !== before,
     )
     await isRefused(scene, await start(asker, data.proposal), 'plan_changed')
+  })
+
+  test('a tool that a fault begins to hit during the run ends the run', async () => {
+    const scene = await opened()
+    const { gateway, server } = scene
+    const faults = [{ type: 'conn.latency', maxRate: 1 }]
+    const envelope = await envelopeOf(scene, { faults })
+    const [target] = envelope.targets as Json[]
+    const targets = [{ ...target, tools: ['read', 'typed'] }]
+    assert.equal((await install(scene, { ...envelope, targets })).status, 201)
+    const agents = await traffic(gateway)
+    const slow = {
+      name: 'slow',
+      type: 'conn.latency',
+      rate: 1,
+      distribution: { kind: 'fixed', delay: '5ms' },
+    }
+    const lasting = insideSpec({
+      faults: [slow],
+      targets: { server: 'flaky' },
+      stages: [{ share: '25%', duration: '60s' }],
+    })
+    const begun = await tried(await Asker.open(scene.url), lasting)
+    assert.equal(begun.error, undefined, begun.text)
+    await until('the run is in its stage', async () => (await shown(gateway)).phase === 'stage')
+    await server.annotate({ write: { readOnlyHint: true } })
+    await gateway.post('/admin/servers/flaky/restart', {})
+    await until('the run is over', async () => (await shown(gateway)).state !== 'running')
+    const { state, reason } = await shown(gateway)
+    assert.equal(state, 'aborted', reason)
+    assert.match(reason, /flaky\/write \(read_only\) was not among the permitted targets/)
+    await agents.stop()
+  })
+
+  test('several faults of a type do not add up beyond the limits of one', async () => {
+    const scene = await within({ faults: [{ type: 'rpc.error', maxRate: 0.5 }] })
+    const faults = ['one', 'two', 'three'].map((name) => ({ name, type: 'rpc.error', rate: 0.5 }))
+    await isRefused(scene, await tried(scene.asker, insideSpec({ faults })), 'outside_envelope', 'faults')
+  })
+
+  test('a fault that withholds calls needs an exact tool, because it also hits tools in no list', async () => {
+    const scene = await opened()
+    const faults = [{ type: 'registry.tool_missing', maxRate: 1 }]
+    const envelope = await envelopeOf(scene, { faults, effects: ['read_only', 'write'] })
+    const [target] = envelope.targets as Json[]
+    const targets = [{ ...target, tools: ['read', 'write', 'typed'] }]
+    assert.equal((await install(scene, { ...envelope, targets })).status, 201)
+    const asker = await Asker.open(scene.url)
+    const missing = [{ name: 'gone', type: 'registry.tool_missing', rate: 1 }]
+    const wide = insideSpec({ faults: missing, targets: { server: 'flaky', tool: 'rea*' } })
+    await isRefused(scene, await tried(asker, wide), 'outside_envelope', 'targets.tools')
+    const exact = await propose(asker, insideSpec({ faults: missing }))
+    assert.deepEqual(exact.data.exceeded, undefined, JSON.stringify(exact.data))
   })
 
   test('of two starts at once, one begins, and neither begins twice', async () => {
