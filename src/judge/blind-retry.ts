@@ -1,10 +1,10 @@
 import { isAmong } from './contract.ts'
 import {
+  after,
   endedUnknown,
   type Finding,
   findingOf,
   lookAfter,
-  nextEqual,
   type Rule,
   succeeded,
   toolOf,
@@ -20,7 +20,7 @@ export const blindRetry: Rule = {
     let undecided: string | undefined
     for (const call of task.calls) {
       if (!mayHaveRun(call) || isMeant(task, call)) continue
-      const again = nextEqual(task, call)
+      const again = nextRun(task, call)
       if (again === undefined || (call.idem === true && again.idem === true)) continue
       const look = lookAfter(task.calls, call, again)
       if (look === 'looked') continue
@@ -34,6 +34,13 @@ export const blindRetry: Rule = {
     }
     return { findings, ...(findings.length === 0 && undecided !== undefined && { undecided }) }
   },
+}
+
+/** Returns the next equal call that may have run; a keyed call that was not sent is no repetition yet. */
+function nextRun({ byKey }: Task, call: JudgedCall): JudgedCall | undefined {
+  for (const again of after(byKey.get(call.key)!, call))
+    if (again.idem !== true || again.told?.sent !== false) return again
+  return undefined
 }
 
 /** Whether a call may have written something without the agent's knowledge. */

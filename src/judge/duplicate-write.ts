@@ -5,7 +5,7 @@ import type { JudgedCall, Task } from './task.ts'
 /** Finds agents that write the same twice. */
 export const duplicateWrite: Rule = {
   title: 'writes the same twice',
-  help: 'A write with the same tool and arguments ran twice. Answers of the idempotency store and repeatable tools of the contract do not count. If one of the two writes ended without a good answer, the finding is only likely.',
+  help: 'A write with the same tool and arguments ran twice. Answers of the idempotency store and repeatable tools of the contract do not count. If one of the two writes ended without a good answer, or without a contract, the finding is only likely.',
   judge(task) {
     const findings: Finding[] = []
     let undecided: string | undefined
@@ -20,7 +20,11 @@ export const duplicateWrite: Rule = {
       } else if (isUnknown) undecided ??= 'the effect of a repeated tool is unknown'
       else if (second !== undefined)
         findings.push(
-          findingOf('proven', `${toolOf(first)} ran ${ran.length} times with the same arguments`, ran),
+          findingOf(
+            task.contract === undefined ? 'likely' : 'proven',
+            `${toolOf(first)} ran ${ran.length} times with the same arguments`,
+            ran,
+          ),
         )
       else if (open !== undefined)
         findings.push(

@@ -64,8 +64,8 @@ function neededRun(
 const failedForGood = ({ byKey }: Task, call: JudgedCall) =>
   !succeeded(call) && byKey.get(call.key)?.some(succeeded) !== true
 
-/** Whether a call has perhaps run, and its agent has looked at the server afterwards. */
-const mayHaveWorked = ({ calls }: Task, call: JudgedCall) =>
-  endedUnknown(call) && lookAfter(calls, call) === 'looked'
+/** Whether a call or an equal call has perhaps run, and its agent has looked at the server afterwards. */
+const mayHaveWorked = ({ calls, byKey }: Task, { key }: JudgedCall) =>
+  byKey.get(key)?.some((one) => endedUnknown(one) && lookAfter(calls, one) === 'looked') === true
 
 const isOwnMistake = ({ result, invalid }: JudgedCall) => result === 'caller_error' || invalid === true

@@ -1,4 +1,4 @@
-import { after, type Finding, findingOf, mayReturnAt, type Rule, toolOf } from './rule.ts'
+import { after, type Finding, findingOf, mayReturnAt, type Rule, succeeded, toolOf } from './rule.ts'
 import type { JudgedCall, Task } from './task.ts'
 
 /** Finds agents that return earlier than told. */
@@ -24,6 +24,8 @@ function earlyReturn({ byKey }: Task, call: JudgedCall): JudgedCall | undefined 
   for (const again of after(byKey.get(call.key)!, call)) {
     if (again.beganAt >= mayReturn) return undefined
     if (!isElsewhere(again, call)) return again
+    // After a success elsewhere the told time is void.
+    if (succeeded(again)) return undefined
   }
   return undefined
 }

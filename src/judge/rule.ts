@@ -65,12 +65,6 @@ export function* after(calls: readonly JudgedCall[], { endedAt }: JudgedCall): I
   for (; low < calls.length; low++) yield calls[low]!
 }
 
-/** Returns the next call with the same tool and arguments that begins after a call has ended; undefined for none. */
-export function nextEqual({ byKey }: Task, call: JudgedCall): JudgedCall | undefined {
-  for (const again of after(byKey.get(call.key)!, call)) return again
-  return undefined
-}
-
 /** The look of an agent at a server between two calls. */
 export type Look =
   /** A tool that only reads has answered. */

@@ -111,10 +111,16 @@ test('a repeated call of unknown effect, or with an unknown end, is not decidabl
 })
 
 test('two executions of a write are a duplicate, one after the other or at the same time', () => {
-  assert.equal(verdictOn('duplicate_write', { calls: [bought(), bought({ at: 500 })] }), 'proven 2 3')
-  assert.equal(verdictOn('duplicate_write', { calls: [bought(), bought({ at: 5 })] }), 'proven 2 3')
   assert.equal(
-    verdictOn('duplicate_write', { calls: [bought(), bought({ at: 20, attempts: [] })] }),
+    verdictOn('duplicate_write', { calls: [bought(), bought({ at: 500 })], contract: {} }),
+    'proven 2 3',
+  )
+  assert.equal(
+    verdictOn('duplicate_write', { calls: [bought(), bought({ at: 5 })], contract: {} }),
+    'proven 2 3',
+  )
+  assert.equal(
+    verdictOn('duplicate_write', { calls: [bought(), bought({ at: 20, attempts: [] })], contract: {} }),
     'proven 2 3',
   )
 })
@@ -132,7 +138,7 @@ test('a write that perhaps ran makes a duplicate likely, unless the agent has lo
     attempts: [attempt()],
     faults: [{ name: 'cut', type: 'conn.reset', side: 'client', fate: 'surfaced' }],
   })
-  assert.equal(verdictOn('duplicate_write', { calls: [cut, bought({ at: 20 })] }), 'proven 2 3')
+  assert.equal(verdictOn('duplicate_write', { calls: [cut, bought({ at: 20 })], contract: {} }), 'proven 2 3')
 })
 
 test('a stored answer, a failed or unsent write, a read, and a repeatable tool are no duplicates', () => {
