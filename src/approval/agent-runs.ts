@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Asked, Plan, Request, Survey } from '../experiments/guarded/guarded.ts'
 import { type ApproverProof, isOver, type RunRecord } from '../experiments/guarded/record.ts'
-import type { Spec } from '../experiments/guarded/spec.ts'
+import type { Spec, SpecFault } from '../experiments/guarded/spec.ts'
 import type { Done } from '../experiments/experiments.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { formatDuration } from '../units/duration.ts'
@@ -72,6 +72,7 @@ export interface Proposal extends RunHashes {
   readonly expiresAt: number
   readonly plan: Plan
   readonly hit: readonly HitTool[]
+  readonly sealed: string
   approval: (SignedApproval & { readonly signedBy: string; readonly keyId: string }) | undefined
   /** The key of `start_run` and its result. */
   started: { readonly key: string; readonly result: Promise<Started> } | undefined
@@ -98,6 +99,10 @@ export interface AgentRunsParts {
   readonly runs: Runs
   readonly hitToolsOf: (survey: Pick<Survey, 'targets'>, spec: Spec) => readonly HitTool[]
   readonly groundOf: (spec: Spec) => string
+  /** Returns the spec without secrets, to show and sign. */
+  readonly withoutSecrets: (spec: Spec) => Spec
+  /** Whether a fault may have any text, or any number, at a path of its fields. */
+  readonly isFreeText: (fault: SpecFault, path: readonly string[]) => boolean
   /** Distinct tenants among recent calls to the targets; undefined without recent calls. */
   readonly tenantsOf: (hit: readonly HitTool[]) => number | undefined
   readonly isKilled: () => boolean
@@ -124,6 +129,8 @@ export class AgentRuns {
     string,
     { readonly envelope: string | undefined; readonly hit: readonly HitTool[]; readonly spec: Spec }
   >()
+  /** Key of `sealed`. */
+  readonly #seal = randomBytes(32).toString('hex')
   readonly #proposed = new Map<string, { since: number; count: number }>()
   readonly #refusals = new Map<string, { since: number; count: number }>()
   /** Wall and monotonic time of one instant, to notice a clock that moved back. */
@@ -136,11 +143,17 @@ export class AgentRuns {
     this.#parts = parts
     const { clock, opened } = parts
     for (const entry of opened.entries) this.#book.add(entry)
-    this.#book.closeOpenRuns()
     this.#recount(earlier)
     this.#wallAt = clock.wall()
     this.#monotonicAt = clock.now()
+    this.#closeOpenRuns()
     this.#keepTime()
+  }
+
+  /** Counts runs of an earlier process without an end as uncompleted. */
+  #closeOpenRuns(): void {
+    for (const { run, envelope } of this.#book.openRuns)
+      void this.#write({ kind: 'over', run, state: 'failed', envelope, reached: [] })
   }
 
   /** Counts runs of the journal that the ledger does not know: somebody removed or restored the ledger. */
@@ -249,18 +262,23 @@ export class AgentRuns {
     return (await this.#write({ kind: 'lifted', signed, by: verified.by })) ?? { ok: true }
   }
 
-  /** Returns the hashes of a run as the gateway sees the run now. */
+  /**
+   * Returns the hashes of a run as the gateway sees the run now. `sealed` stands for the spec with its secrets, which
+   * nobody is shown: a digest under a key of this process.
+   */
   hashesOf(
     spec: Spec,
     firstStage: number,
     survey: Pick<Survey, 'targets'>,
-  ): RunHashes & { readonly hit: readonly HitTool[] } {
+  ): RunHashes & { readonly hit: readonly HitTool[]; readonly sealed: string } {
     const hit = this.#parts.hitToolsOf(survey, spec)
+    const sealed = digestOf([this.#seal, spec])
     return {
-      planHash: digestOf({ spec, firstStage }),
+      planHash: digestOf({ spec: this.#parts.withoutSecrets(spec), firstStage, sealed }),
       groundHash: digestOf(this.#parts.groundOf(spec)),
       targetsHash: digestOf(hit),
       hit,
+      sealed,
     }
   }
 
@@ -270,23 +288,29 @@ export class AgentRuns {
     { spec, firstStage, why }: { readonly spec: Spec; readonly firstStage: number; readonly why: string },
   ): Promise<{ readonly ok: true; readonly proposal: Proposal } | Refusal> {
     if (!agent.mayWrite) return this.#refuse(agent.name, 'propose_run', readOnly(agent))
+    const problem = unfitIn(spec)
+    if (problem !== undefined) return this.#refuse(agent.name, 'propose_run', refusal('invalid', problem))
     const plan = this.#parts.runs.plan(spec, this.#requestOf(agent.name, firstStage, undefined))
-    const { hit, ...hashes } = this.hashesOf(spec, firstStage, plan)
+    const { hit, sealed, ...hashes } = this.hashesOf(spec, firstStage, plan)
+    const nearest = this.#nearest(agent.name, spec, firstStage, hit, plan.targets)
     const known = this.proposals.find(
       (one) =>
         one.by === agent.name &&
         one.started === undefined &&
+        one.envelope === nearest.envelope?.id &&
         changedBetween(one, hashes).length === 0 &&
         one.why === why,
     )
     if (known !== undefined) return { ok: true, proposal: known }
     const now = this.#now()
+    if (this.#parts.opened.ledger.isNearlyFull)
+      return refusal('busy', 'the ledger of approvals is nearly full: a person must restart the gateway')
     if (this.#isOver(this.#proposed, agent.name, MAX_PROPOSED))
       return refusal('busy', `${agent.name} made ${MAX_PROPOSED} proposals within an hour, the limit`, {
         repeat: 'later',
         retryAfterMs: HOUR_MS,
       })
-    const { envelope, exceeded } = this.#nearest(agent.name, spec, firstStage, hit)
+    const { envelope, exceeded } = nearest
     const proposal: Proposal = {
       ...hashes,
       id: `p-${randomBytes(9).toString('base64url').replaceAll(/[-_]/g, '0')}`,
@@ -299,6 +323,7 @@ export class AgentRuns {
       expiresAt: now + PROPOSAL_LIFE_MS,
       plan,
       hit,
+      sealed,
       approval: undefined,
       started: undefined,
     }
@@ -332,7 +357,7 @@ export class AgentRuns {
         'expired',
         `there is no open proposal ${approval.proposal}: proposals end after an hour, and with the gateway`,
       )
-    const checked = this.check(signed, proposal, proposal.firstStage)
+    const checked = this.check(signed, proposal.id, proposal, proposal.firstStage)
     if (!checked.ok) return this.#refuse(signature.by, 'approve', checked)
     const written = await this.#write({ kind: 'approved', signed, by: checked.by })
     if (written !== undefined) return written
@@ -360,6 +385,7 @@ export class AgentRuns {
   /** Checks the signature, times and hashes of an approval, for agents' proposals and persons' waiting runs. */
   check(
     { approval, signature }: SignedApproval,
+    id: string,
     hashes: RunHashes,
     firstStage: number,
   ): { readonly ok: true; readonly by: string; readonly keyId: string } | Refusal {
@@ -372,6 +398,8 @@ export class AgentRuns {
     const late = untimely(approval, this.#now())
     if (late !== undefined) return refusal('expired', late)
     if (this.#book.isUsed(approval.nonce)) return refusal('approval_used', 'the approval was used before')
+    if (approval.proposal !== id)
+      return refusal('plan_changed', `the approval is for the proposal or run ${approval.proposal}`)
     const changed = changedBetween(approval, hashes)
     if (changed.length > 0 || approval.firstStage !== firstStage + 1)
       return refusal(
@@ -419,7 +447,7 @@ export class AgentRuns {
       return Promise.resolve(this.#refuse(agent.name, 'start_run', used))
     }
     // One after the other, so that two starts cannot spend the same budget.
-    const result = this.#lastStart.then(async () => {
+    const result = this.#lastStart.catch(ignore).then(async () => {
       const found = await this.#begin(agent, proposal)
       // A refusal before anything was spent leaves the proposal as it was.
       if (!found.ok && this.#book.runOf(id) === undefined) proposal.started = undefined
@@ -499,7 +527,7 @@ export class AgentRuns {
     if (plan.refusals.length > 0) return this.#coded(plan.refusals, proposal.hit)
     const base = { proved: 'key' as const, trust: trust.fingerprint, proposal: proposal.id }
     if (approval !== undefined) {
-      const checked = this.check(approval, proposal, firstStage)
+      const checked = this.check(approval, proposal.id, proposal, firstStage)
       if (!checked.ok) return checked
       return {
         envelope: undefined,
@@ -507,12 +535,8 @@ export class AgentRuns {
         approver: checked.by,
       }
     }
-    const { envelope, exceeded, refused } = this.#nearest(
-      agent.name,
-      spec,
-      firstStage,
-      this.#parts.hitToolsOf(plan, spec),
-    )
+    const hit = this.#parts.hitToolsOf(plan, spec)
+    const { envelope, exceeded, refused } = this.#nearest(agent.name, spec, firstStage, hit, plan.targets)
     if (refused !== undefined) return refused
     if (envelope === undefined && exceeded.length === 0)
       return refusal('needs_approval', 'no envelope is in force here: a person must approve the run', {
@@ -565,6 +589,7 @@ export class AgentRuns {
     spec: Spec,
     firstStage: number,
     hit: readonly HitTool[],
+    targets: Survey['targets'],
   ): { readonly envelope?: Envelope; readonly exceeded: readonly Exceeded[]; readonly refused?: Refusal } {
     const now = this.#now()
     let nearest: readonly Exceeded[] | undefined
@@ -584,8 +609,12 @@ export class AgentRuns {
         firstStage,
         hit,
         now,
+        covered: targets.servers.flatMap(({ name: server, tools }) =>
+          tools.map((tool) => ({ server, tool })),
+        ),
+        isFreeText: this.#parts.isFreeText,
         tenants: this.#parts.tenantsOf(hit),
-        completedShare: (identity, type) => this.#book.completedShare(identity, type, now),
+        completedShare: (identity, fault) => this.#book.completedShare(identity, faultDigest(fault), now),
       })
       if (exceeded.length > 0) {
         if (nearest === undefined || exceeded.length < nearest.length) nearest = exceeded
@@ -648,9 +677,12 @@ export class AgentRuns {
   /** Ends a run, or with `all` each waiting and current run. Always allowed, and repeatable. */
   stop(agent: Agent, wanted: { readonly run: string } | 'all', why: string): readonly RunRecord[] | Refusal {
     const { runs } = this.#parts
-    const isMeant = (run: RunRecord) =>
-      wanted === 'all' ? !isOver(run) : run.id === wanted.run || run.name === wanted.run
-    const found = runs.list().filter(isMeant)
+    const all = runs.list()
+    const isNamed = (key: 'id' | 'name') => (run: RunRecord) => wanted !== 'all' && run[key] === wanted.run
+    // An id first: a plan may have the name of another run.
+    const byId = all.filter(isNamed('id'))
+    const named = byId.length > 0 ? byId : all.filter(isNamed('name'))
+    const found = wanted === 'all' ? all.filter((run) => !isOver(run)) : named
     if (found.length === 0 && wanted !== 'all')
       return refusal('not_found', `there is no run ${wanted.run.slice(0, 64)}`)
     for (const run of found) if (!isOver(run)) runs.stop(run.name, agent.name, why)
@@ -658,7 +690,7 @@ export class AgentRuns {
     return found.map((run) => runs.get(run.name) ?? run)
   }
 
-  /** Hears of the end of each run. */
+  /** Hears of the end of each run. A fault counts for the ladder if the run injected the fault often enough. */
   ended(run: RunRecord): void {
     const known = this.#runs.get(run.id)
     if (known === undefined) return
@@ -666,16 +698,14 @@ export class AgentRuns {
     const { envelope, hit, spec } = known
     const share = Math.max(0, ...run.stages.map((stage) => stage.share))
     const identities = [...new Set(hit.map(({ identity }) => identity))]
-    const reached = identities.flatMap((identity) =>
-      spec.faults.map(({ type }) => ({ identity, type, share })),
-    )
-    void this.#write({
-      kind: 'over',
-      run: run.id,
-      state: run.state,
-      envelope,
-      reached: run.state === 'completed' ? reached : [],
-    })
+    const isProven = ({ name }: SpecFault) =>
+      (run.faults.find((fault) => fault.name === name)?.injected ?? 0) >= spec.gate.minimum
+    const proven = run.state === 'completed' ? spec.faults.filter(isProven).map(faultDigest) : []
+    const reached = identities.flatMap((identity) => proven.map((fault) => ({ identity, fault, share })))
+    const entry = { kind: 'over', run: run.id, state: run.state, envelope, reached } as const
+    // Counted before the write, so that no start comes in between.
+    this.#book.add({ ...entry, at: Math.floor(this.#now()) })
+    void this.#write(entry)
   }
 
   /** Returns why an active run of an agent must end: its targets grew, or it exceeds its envelope. Call while it runs. */
@@ -683,11 +713,13 @@ export class AgentRuns {
     const known = this.#runs.get(run)
     if (known === undefined) return undefined
     const { envelope: id, hit, spec } = known
+    const state = id === undefined ? undefined : this.#book.envelope(id)
+    if (state?.isWithdrawn === true) return `the envelope ${id} was withdrawn`
     const allowed = new Set(hit.map(digestOf))
     const added = this.#parts.hitToolsOf({ targets }, spec).find((tool) => !allowed.has(digestOf(tool)))
     if (added !== undefined)
       return `the targets changed during the run: ${added.server}/${added.tool} (${added.effect}) was not among the permitted targets`
-    const most = id === undefined ? undefined : this.#book.envelope(id)?.envelope.traffic?.hitsPerMinute
+    const most = state?.envelope.traffic?.hitsPerMinute
     return most !== undefined && hitsPerMinute > most
       ? `the run injected ${hitsPerMinute} faults within a minute, and its envelope allows ${most}`
       : undefined
@@ -797,6 +829,24 @@ export class AgentRuns {
     }
   }
 }
+
+/** The form of a run's id. */
+const RUN_ID = /^[0-9a-z]{6,12}-[0-9a-f]{8}$/
+
+/** Returns why no agent may propose a spec, whoever approves; undefined when an agent may. */
+function unfitIn({ name, faults }: Spec): string | undefined {
+  if (RUN_ID.test(name)) return `the name ${name} looks like the id of a run: choose another name`
+  // Counts of a fault would tell the agent the headers of other agents.
+  const spying = faults.find(
+    ({ match }) => (match as { readonly header?: unknown } | undefined)?.header !== undefined,
+  )
+  return spying && `the fault ${spying.name} matches headers, which only a person's experiment may`
+}
+
+/** Returns the digest of a fault, whatever its name and the tools that it matches. */
+const faultDigest = ({ name: _, match: __, ...fault }: SpecFault) => digestOf(fault)
+
+const ignore = () => undefined
 
 const readOnly = ({ name }: Agent) =>
   refusal('not_allowed', `the credential of ${name} is read-only: gateway.controlMcp.tokens has tools: read`)

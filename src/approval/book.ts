@@ -1,5 +1,5 @@
 import { type Envelope, envelopeSchema } from './envelope.ts'
-import type { LedgerEntry } from './ledger.ts'
+import type { LedgerEntry, Reached } from './ledger.ts'
 
 /** How long a completed run counts for the ladder, in milliseconds. */
 const LADDER_MS = 14 * 86_400_000
@@ -23,76 +23,77 @@ export interface Remaining {
   readonly aborts: number
 }
 
+/** The use of an envelope, also of an envelope that is not installed. */
 interface Use {
-  envelope: Envelope
-  by: string
-  spentAt: number[]
+  readonly spentAt: number[]
   /** Runs begun whose end is not known. */
-  open: Set<string>
+  readonly open: Set<string>
   aborts: number
   isWithdrawn: boolean
 }
 
 /** The state of envelopes, approvals and ladders, computed from the entries of the ledger. No I/O. */
 export class Book {
+  readonly #installed = new Map<string, { readonly envelope: Envelope; readonly by: string }>()
+  /** By id. Runs in the journal may belong to an envelope that is installed later, after the ledger was lost. */
   readonly #uses = new Map<string, Use>()
   readonly #nonces = new Set<string>()
   /** Runs by the proposal that began the run. */
   readonly #runs = new Map<string, string>()
   readonly #known = new Set<string>()
-  readonly #reached: {
-    readonly at: number
-    readonly identity: string
-    readonly type: string
-    readonly share: number
-  }[] = []
+  readonly #reached: (Reached & { readonly at: number })[] = []
   #latest = 0
+  /** Time of the last damage: envelopes signed for an earlier begin are suspended, because their use is unknown. */
+  #damagedAt = -Infinity
 
   /** The latest time of an entry, in milliseconds since the epoch; 0 without entries. */
   get latest(): number {
     return this.#latest
   }
 
+  /** Adds an entry; an end of a run that was added before changes nothing. */
   add(entry: LedgerEntry): void {
     this.#latest = Math.max(this.#latest, entry.at)
     switch (entry.kind) {
       case 'envelope': {
         const read = envelopeSchema.safeParse(entry.signed.envelope)
         // An id stays taken: the same envelope installed again keeps its use.
-        if (!read.success || this.#uses.has(read.data.id)) return
-        const fresh = { spentAt: [], open: new Set<string>(), aborts: 0, isWithdrawn: false }
-        this.#uses.set(read.data.id, { envelope: read.data, by: entry.by, ...fresh })
+        if (!read.success || this.#installed.has(read.data.id)) return
+        const envelope = read.data
+        this.#installed.set(envelope.id, { envelope, by: entry.by })
+        if (Date.parse(envelope.notBefore) <= this.#damagedAt) suspend(this.#useOf(envelope.id), envelope)
         return
       }
-      case 'withdrawn': {
-        const use = this.#uses.get(entry.envelope)
-        if (use !== undefined) use.isWithdrawn = true
+      case 'withdrawn':
+        this.#useOf(entry.envelope).isWithdrawn = true
         return
-      }
-      case 'lifted': {
-        const use = this.#uses.get(entry.signed.lift.envelope)
-        if (use !== undefined) use.aborts = 0
+      case 'lifted':
+        this.#useOf(entry.signed.lift.envelope).aborts = 0
         this.#nonces.add(entry.signed.lift.nonce)
         return
-      }
       case 'spent': {
         this.#runs.set(entry.proposal, entry.run)
         this.#known.add(entry.run)
         if (entry.nonce !== undefined) this.#nonces.add(entry.nonce)
-        const use = entry.envelope === undefined ? undefined : this.#uses.get(entry.envelope)
-        use?.spentAt.push(entry.at)
-        use?.open.add(entry.run)
+        if (entry.envelope === undefined) return
+        const use = this.#useOf(entry.envelope)
+        use.spentAt.push(entry.at)
+        use.open.add(entry.run)
         return
       }
       case 'over': {
-        const use = entry.envelope === undefined ? undefined : this.#uses.get(entry.envelope)
-        if (use?.open.delete(entry.run) === true && entry.state !== 'completed') use.aborts++
+        if (entry.envelope !== undefined) {
+          const use = this.#useOf(entry.envelope)
+          if (!use.open.delete(entry.run)) return
+          if (entry.state !== 'completed') use.aborts++
+        }
         if (entry.state === 'completed')
           this.#reached.push(...entry.reached.map((one) => ({ at: entry.at, ...one })))
         return
       }
       case 'damaged':
-        for (const use of this.#uses.values()) use.aborts = Math.max(use.aborts, use.envelope.budget.aborts)
+        this.#damagedAt = entry.at
+        for (const { envelope } of this.#installed.values()) suspend(this.#useOf(envelope.id), envelope)
         return
       case 'proposed':
       case 'approved':
@@ -102,20 +103,25 @@ export class Book {
     }
   }
 
-  /** Counts runs of an earlier process that never ended as aborted. Call once, after the entries of the ledger. */
-  closeOpenRuns(): void {
-    for (const use of this.#uses.values()) {
-      use.aborts += use.open.size
-      use.open.clear()
-    }
+  #useOf(id: string): Use {
+    let use = this.#uses.get(id)
+    if (use === undefined)
+      this.#uses.set(id, (use = { spentAt: [], open: new Set(), aborts: 0, isWithdrawn: false }))
+    return use
+  }
+
+  /** Returns the runs without a known end, with their envelopes. */
+  get openRuns(): readonly { readonly run: string; readonly envelope: string }[] {
+    return [...this.#uses].flatMap(([envelope, { open }]) => [...open].map((run) => ({ run, envelope })))
   }
 
   envelope(id: string): EnvelopeState | undefined {
-    return this.#uses.get(id)
+    const installed = this.#installed.get(id)
+    return installed && { ...installed, ...this.#useOf(id) }
   }
 
   get envelopes(): readonly EnvelopeState[] {
-    return [...this.#uses.values()]
+    return [...this.#installed.keys()].map((id) => this.envelope(id)!)
   }
 
   /** Whether a run is in the ledger. */
@@ -141,11 +147,15 @@ export class Book {
     }
   }
 
-  /** Returns the highest share of a completed run within 14 days; 0 for none. */
-  completedShare(identity: string, type: string, now: number): number {
+  /** Returns the highest share of a completed run of an equal fault within 14 days; 0 for none. */
+  completedShare(identity: string, fault: string, now: number): number {
     const found = this.#reached.filter(
-      (one) => one.identity === identity && one.type === type && one.at > now - LADDER_MS,
+      (one) => one.identity === identity && one.fault === fault && one.at > now - LADDER_MS,
     )
     return Math.max(0, ...found.map(({ share }) => share))
   }
+}
+
+function suspend(use: Use, { budget }: Envelope): void {
+  use.aborts = Math.max(use.aborts, budget.aborts)
 }

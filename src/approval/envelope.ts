@@ -2,12 +2,11 @@ import { z } from 'zod'
 import { type Claim, claims, examples, numberIn } from '../claims/claim.ts'
 import { subjects } from '../claims/subjects.ts'
 import { callMetrics, type CallMetric } from '../experiments/guarded/claims.ts'
-import { lengthOf, type Spec } from '../experiments/guarded/spec.ts'
+import { lengthOf, type Spec, type SpecFault } from '../experiments/guarded/spec.ts'
 import type { Effect } from '../mesh/policy.ts'
-import { isObject } from '../protocol/jsonrpc.ts'
 import { duration, formatDuration } from '../units/duration.ts'
 import { signatureSchema } from './keys.ts'
-import { isWithin, windowSchema } from './window.ts'
+import { holds, windowSchema } from './window.ts'
 
 /** Longest life of an envelope, in milliseconds: 30 days. */
 const LONGEST_LIFE_MS = 30 * 86_400_000
@@ -68,6 +67,11 @@ const allowedFault = z.strictObject({
     .record(z.string().max(64), limit)
     .default({})
     .describe('Most for a field of the fault, by its path, such as `distribution.max: 5s`.'),
+  texts: z
+    .array(z.string().max(256))
+    .max(64)
+    .default([])
+    .describe('Free texts that the fault may have, such as names of fields; other free texts are outside.'),
 })
 
 /** The schema of an envelope: the limits within which agents may run experiments. */
@@ -164,10 +168,14 @@ export interface Proposed {
   readonly spec: Spec
   readonly firstStage: number
   readonly hit: readonly HitTool[]
+  /** Each tool in the arms of the run, by server. */
+  readonly covered: readonly { readonly server: string; readonly tool: string }[]
+  /** Whether a fault may have any text, or any number, at a path: not one of a few, and not its default. */
+  readonly isFreeText: (fault: SpecFault, path: readonly string[]) => boolean
   /** Distinct tenants among the recent calls to the targets; undefined: no recent calls. */
   readonly tenants: number | undefined
-  /** The highest share of a completed run within 14 days, for each server identity and type of fault; 0: none. */
-  readonly completedShare: (identity: string, faultType: string) => number
+  /** The highest share of a completed run within 14 days, for each server identity and equal fault; 0: none. */
+  readonly completedShare: (identity: string, fault: SpecFault) => number
   /** Milliseconds since the Unix epoch. */
   readonly now: number
 }
@@ -184,7 +192,7 @@ export function outsideOf(envelope: Envelope, run: Proposed): readonly Exceeded[
   }
   oneOf('environment', [envelope.environment], environment)
   oneOf('proposers', envelope.proposers, by)
-  found.push(...outsideTargets(envelope, run), ...outsideFaults(envelope, spec))
+  found.push(...outsideTargets(envelope, run), ...outsideFaults(envelope, run))
   if (firstStage > 0) found.push({ limit: 'firstStage', allowed: '1', asked: String(firstStage + 1) })
   const longest = Math.max(...spec.stages.map((stage) => stage.duration))
   most('maxStage', envelope.maxStage, longest, formatDuration)
@@ -199,29 +207,37 @@ export function outsideOf(envelope: Envelope, run: Proposed): readonly Exceeded[
       })
     else most('traffic.tenants', envelope.traffic.tenants, tenants, String)
   }
-  if (envelope.windows.length > 0) {
-    const ends = now + lengthOf(spec)
-    if (!envelope.windows.some((window) => isWithin(window, now) && isWithin(window, ends)))
-      found.push({
-        limit: 'windows',
-        allowed: 'a window that holds the whole run',
-        asked: new Date(now).toISOString(),
-      })
-  }
+  const ends = now + lengthOf(spec)
+  if (ends > Date.parse(envelope.expiresAt))
+    found.push({
+      limit: 'expiresAt',
+      allowed: envelope.expiresAt,
+      asked: `an end at ${new Date(ends).toISOString()}`,
+    })
+  if (envelope.windows.length > 0 && !envelope.windows.some((window) => holds(window, now, ends)))
+    found.push({
+      limit: 'windows',
+      allowed: 'a window that holds the whole run',
+      asked: new Date(now).toISOString(),
+    })
   return found
 }
 
-function outsideTargets({ targets, effects }: Envelope, { hit, spec }: Proposed): Exceeded[] {
+function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: Proposed): Exceeded[] {
   const found: Exceeded[] = []
   if (hit.length === 0) found.push({ limit: 'targets', allowed: 'tools that a fault can hit', asked: 'none' })
   // A load plays any calls, also calls of tools outside of the targets.
   if (spec.load !== undefined) found.push({ limit: 'load', allowed: 'no load', asked: 'a load' })
-  if (spec.arms.control !== spec.arms.treatment)
-    found.push({
-      limit: 'arms',
-      allowed: 'one policy set',
-      asked: `${spec.arms.control}, ${spec.arms.treatment}`,
-    })
+  for (const set of Object.values(spec.arms))
+    if (set !== 'default') found.push({ limit: 'arms', allowed: 'the policy set default', asked: set })
+  if (spec.assignBy !== 'intent') found.push({ limit: 'assignBy', allowed: 'intent', asked: spec.assignBy })
+  for (const { server, tool } of covered)
+    if (!targets.some((target) => target.server === server && target.tools.includes(tool)))
+      found.push({
+        limit: 'targets.tools',
+        allowed: listOf(targets.flatMap((one) => one.tools)),
+        asked: tool,
+      })
   for (const { server, identity, tool, effect } of hit) {
     const known = targets.filter((target) => target.server === server)
     if (known.length === 0)
@@ -244,35 +260,89 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec }: Proposed)
   return found
 }
 
-function outsideFaults({ faults }: Envelope, spec: Spec): Exceeded[] {
+function outsideFaults({ faults, effects }: Envelope, { spec, isFreeText }: Proposed): Exceeded[] {
   const found: Exceeded[] = []
   if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
   for (const [index, fault] of spec.faults.entries()) {
+    const { type, rate } = fault
     // Several faults of a type add up beyond the limits of each.
-    if (spec.faults.findIndex(({ type }) => type === fault.type) < index)
-      found.push({ limit: 'faults', allowed: `one fault of the type ${fault.type}`, asked: 'several' })
-    const allowed = faults.find(({ type }) => type === fault.type)
+    if (spec.faults.findIndex((other) => other.type === type) < index)
+      found.push({ limit: 'faults', allowed: `one fault of the type ${type}`, asked: 'several' })
+    const allowed = faults.find((one) => one.type === type)
     if (allowed === undefined) {
-      found.push({ limit: 'faults.type', allowed: listOf(faults.map(({ type }) => type)), asked: fault.type })
+      found.push({ limit: 'faults.type', allowed: listOf(faults.map((one) => one.type)), asked: type })
       continue
     }
-    if (fault.rate > allowed.maxRate)
-      found.push({
-        limit: `faults.${fault.type}.maxRate`,
-        allowed: String(allowed.maxRate),
-        asked: String(fault.rate),
-      })
-    for (const [path, most] of Object.entries(allowed.limits)) {
-      const asked = valueAt(fault, path)
-      if (typeof asked !== 'number' || !(asked <= most))
-        found.push({
-          limit: `faults.${fault.type}.limits.${path}`,
-          allowed: String(most),
-          asked: typeof asked === 'number' ? String(asked) : 'no number',
-        })
-    }
+    if (rate > allowed.maxRate)
+      found.push({ limit: `faults.${type}.maxRate`, allowed: String(allowed.maxRate), asked: String(rate) })
+    if (fault.allowWrites === true && !effects.includes('write') && !effects.includes('unknown'))
+      found.push({ limit: `faults.${type}.allowWrites`, allowed: 'false', asked: 'true' })
+    found.push(...outsideCommon(fault), ...outsideFields(fault, allowed, isFreeText))
   }
   return found
+}
+
+/** Values of the common fields of a fault in an envelope: other values make a fault hit more, or other calls. */
+const plain = { side: 'upstream', sticky: false, maxConcurrent: 16 } as const
+
+/** Fields of all faults that `outsideFields` does not look at. */
+const common = ['name', 'type', 'rate', 'match', 'when', 'ttl', 'domain', 'allowWrites', 'maxInjections']
+
+function outsideCommon(fault: SpecFault): Exceeded[] {
+  const { type, match = {}, when, domain } = fault
+  const found: Exceeded[] = []
+  const limit = (field: string) => `faults.${type}.${field}`
+  for (const key of Object.keys(match))
+    if (key !== 'tool' && (match as Readonly<Record<string, unknown>>)[key] !== undefined)
+      found.push({ limit: limit(`match.${key}`), allowed: 'only match.tool', asked: key })
+  // A ramp or a burst hits more calls than `rate` for a time.
+  if (when !== undefined) found.push({ limit: limit('when'), allowed: 'no when', asked: 'when' })
+  if (domain !== undefined) found.push({ limit: limit('domain'), allowed: 'no domain', asked: 'a domain' })
+  for (const [field, allowed] of Object.entries(plain))
+    if (fault[field] !== undefined && fault[field] !== allowed)
+      found.push({ limit: limit(field), allowed: String(allowed), asked: JSON.stringify(fault[field]) })
+  return found
+}
+
+/** Checks each number and text of a fault's own fields: a number needs a limit, and a free text must be allowed. */
+function outsideFields(
+  fault: SpecFault,
+  { type, limits, texts }: Envelope['faults'][number],
+  isFreeText: Proposed['isFreeText'],
+): Exceeded[] {
+  const found: Exceeded[] = []
+  const ownLeaves = leavesOf(fault).filter(([path]) => !common.includes(path[0]!) && !(path[0]! in plain))
+  for (const [path, value] of ownLeaves) {
+    const name = path.join('.')
+    const limit = `faults.${type}.limits.${name}`
+    const most = limits[name]
+    if (typeof value === 'number' && most === undefined && !isFreeText(fault, path)) continue
+    if (typeof value === 'number' && !(value <= (most ?? -Infinity)))
+      found.push({
+        limit,
+        allowed: most === undefined ? 'a limit in the envelope' : String(most),
+        asked: String(value),
+      })
+    if (typeof value === 'string' && !texts.includes(value) && isFreeText(fault, path))
+      found.push({
+        limit: `faults.${type}.texts`,
+        allowed: listOf(texts) || 'no text',
+        asked: value.slice(0, 80),
+      })
+  }
+  for (const [name, most] of Object.entries(limits))
+    if (!ownLeaves.some(([path, value]) => path.join('.') === name && typeof value === 'number'))
+      found.push({ limit: `faults.${type}.limits.${name}`, allowed: String(most), asked: 'no number' })
+  return found
+}
+
+type Path = readonly string[]
+
+/** Returns the numbers and texts within a value, with their paths. */
+function leavesOf(value: unknown, path: Path = []): readonly (readonly [Path, string | number])[] {
+  if (typeof value === 'string' || typeof value === 'number') return [[path, value]]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, held]) => leavesOf(held, [...path, key]))
 }
 
 /** A run may end one rung above the highest share that a completed run reached; the first run ends at the first rung. */
@@ -280,8 +350,9 @@ function outsideLadder({ ladder }: Envelope, { spec, hit, completedShare }: Prop
   const last = Math.max(...spec.stages.map((stage) => stage.share))
   const identities = [...new Set(hit.map(({ identity }) => identity))]
   return identities.flatMap((identity) =>
-    spec.faults.flatMap(({ type }): Exceeded[] => {
-      const reached = completedShare(identity, type)
+    spec.faults.flatMap((fault): Exceeded[] => {
+      const { type } = fault
+      const reached = completedShare(identity, fault)
       const next = ladder.find((rung) => rung > reached) ?? ladder.at(-1)!
       if (last <= next) return []
       const server = hit.find((one) => one.identity === identity)!.server
@@ -336,11 +407,6 @@ function outsideGate({ gate, gateWindow }: Envelope, spec: Spec): Exceeded[] {
     })
   return found
 }
-
-const valueAt = (value: unknown, path: string): unknown =>
-  path
-    .split('.')
-    .reduce<unknown>((at, key) => (isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined), value)
 
 const listOf = (names: readonly string[]) => [...new Set(names)].slice(0, 8).join(', ')
 

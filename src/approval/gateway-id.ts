@@ -12,6 +12,8 @@ export interface GatewayId {
   readonly id: string
   /** Why an earlier id was put aside; undefined when the id is the earlier id, or the first. */
   readonly renewed: string | undefined
+  /** Whether an earlier process made the id. */
+  readonly isKnown: boolean
 }
 
 /**
@@ -22,7 +24,7 @@ export async function openGatewayId(stateDir: string): Promise<GatewayId> {
   makeFolder(stateDir, 0o700)
   const path = join(stateDir, FILE)
   const known = await read(path)
-  if (known?.isOriginal === true) return { id: known.id, renewed: undefined }
+  if (known?.isOriginal === true) return { id: known.id, renewed: undefined, isKnown: true }
   if (known !== undefined) await rename(path, `${path}.copied`)
   const file = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)
   try {
@@ -31,7 +33,7 @@ export async function openGatewayId(stateDir: string): Promise<GatewayId> {
     await file.sync()
     const renewed =
       known && `${path} was copied or restored: envelopes for ${known.id || 'the old id'} are void`
-    return { id, renewed }
+    return { id, renewed, isKnown: false }
   } finally {
     await file.close()
   }

@@ -13,6 +13,18 @@ const MOST_BYTES = 64 * 1024 ** 2
 const COMPACT_BYTES = 8 * 1024 ** 2
 const COMPACT_AGE_MS = 90 * 86_400_000
 
+/** Entries that matter only while they are fresh, and their age in a large ledger, in milliseconds. */
+const fleeting: readonly LedgerEntry['kind'][] = ['proposed', 'refused', 'clock']
+const FLEETING_MS = 86_400_000
+
+/** A share that a completed run reached. */
+export interface Reached {
+  readonly identity: string
+  /** Digest of the fault without its name: another rate or field is another fault. */
+  readonly fault: string
+  readonly share: number
+}
+
 /** An entry of the ledger; `at`: milliseconds since the Unix epoch. */
 export type LedgerEntry = { readonly at: number } & (
   | { readonly kind: 'envelope'; readonly signed: SignedEnvelope; readonly by: string }
@@ -42,12 +54,7 @@ export type LedgerEntry = { readonly at: number } & (
       readonly run: string
       readonly state: string
       readonly envelope: string | undefined
-      /** Shares reached by a completed run, by server identity and type of fault. */
-      readonly reached: readonly {
-        readonly identity: string
-        readonly type: string
-        readonly share: number
-      }[]
+      readonly reached: readonly Reached[]
     }
   | {
       readonly kind: 'refused'
@@ -106,17 +113,17 @@ export class Ledger {
   }
 
   /**
-   * Opens the ledger of a state folder; `now` in milliseconds since the epoch. A last line without an end is dropped: the
+   * Opens the ledger of a state folder; `now` in milliseconds since the epoch. `isExpected`: a missing ledger is damage. A last line without an end is dropped: the
    * process ended while writing, before acting. Other damage is kept aside and reported. Rejects when the folder cannot
    * be used.
    */
-  static async open(folder: string, now: number): Promise<OpenedLedger> {
+  static async open(folder: string, now: number, isExpected = false): Promise<OpenedLedger> {
     const key = await openKey(folder)
     const path = join(folder, FILE)
     const text = await readOrNothing(path)
     const head = await readHead(headPath(folder, path), key)
     let damage: string | undefined
-    if (text === undefined && head !== 'none') damage = `${path} is missing`
+    if (text === undefined && (isExpected || head !== 'none')) damage = `${path} is missing`
     if (text !== undefined && head === 'none') damage = `the head of ${path} is missing`
     if (head === 'forged') damage = `the head of ${path} was made without the key`
     const chain = text === undefined ? undefined : readChain(text, key)
@@ -131,7 +138,9 @@ export class Ledger {
       return { ledger: await Ledger.#begin(folder, key, entries), entries, damage }
     }
     const isLarge = (chain?.bytes ?? 0) > COMPACT_BYTES
-    const kept = isLarge ? read.filter(({ at }) => at > now - COMPACT_AGE_MS) : read
+    const kept = isLarge
+      ? read.filter(({ kind, at }) => at > now - (fleeting.includes(kind) ? FLEETING_MS : COMPACT_AGE_MS))
+      : read
     if (chain === undefined || isLarge)
       return { ledger: await Ledger.#begin(folder, key, kept), entries: kept, damage }
     const file = await open(path, 'r+', 0o600)

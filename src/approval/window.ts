@@ -32,6 +32,15 @@ export function isWithin({ days: range, from, to, zone: timeZone }: Window, inst
   return daysIn(range)!.has(part('weekday').toLowerCase()) && clock >= from && clock < to
 }
 
+/** Time between the looks of `holds`, in milliseconds. */
+const LOOK_MS = 60_000
+
+/** Whether a window holds without a break from one instant to another. */
+export function holds(window: Window, from: number, to: number): boolean {
+  for (let at = from; at < to; at += LOOK_MS) if (!isWithin(window, at)) return false
+  return isWithin(window, to)
+}
+
 function daysIn(range: string): ReadonlySet<string> | undefined {
   const [first = '', last = first, ...more] = range.split('-')
   const [from, to] = [first, last].map((day) => days.indexOf(day as (typeof days)[number]))

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import type { AgentRuns, Proposal } from '../approval/agent-runs.ts'
 import { signedApprovalSchema, signedLiftSchema } from '../approval/approval.ts'
 import { signedEnvelopeSchema } from '../approval/envelope.ts'
+import { withoutSecrets } from '../chaos/plan/schema.ts'
 import type { Refusal } from '../approval/refusal.ts'
 import { malformed, read } from './answers.ts'
 
@@ -85,11 +86,12 @@ export function registerAdminApprovals(
       return reply
         .code(404)
         .send({ error: `there is no open proposal ${id.slice(0, 64)}: proposals end after an hour` })
-    const { spec, firstStage, hit, plan, exceeded } = proposal
+    const { spec, firstStage, hit, sealed, plan, exceeded } = proposal
     return {
       ...inShort(proposal),
-      spec,
+      spec: withoutSecrets(spec),
       hit,
+      sealed,
       refusals: plan.refusals,
       doubts: plan.doubts,
       exceeded,

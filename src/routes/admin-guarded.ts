@@ -159,8 +159,8 @@ export function registerAdminGuarded(
 
 /** Registers the approval of a person's waiting run by a signature. */
 function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agentRuns: AgentRuns): void {
-  const hashesOf = ({ spec, firstStage, targets }: RunRecord) =>
-    agentRuns.hashesOf(spec, firstStage, { targets })
+  const hashesOf = ({ name, spec, firstStage, targets }: RunRecord) =>
+    agentRuns.hashesOf(guarded.specOf(name) ?? spec, firstStage, { targets })
   const waiting = (name: string) => {
     const run = guarded.get(name)
     return run?.state === 'pending_approval' ? run : undefined
@@ -174,7 +174,14 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
     if (run === undefined) return reply.code(404).send(notWaiting(name))
     const hashes = hashesOf(run)
     const approval = agentRuns.approvalOf(run.id, hashes, run.firstStage)
-    return { spec: run.spec, firstStage: run.firstStage + 1, by: run.actor, hit: hashes.hit, approval }
+    return {
+      spec: run.spec,
+      firstStage: run.firstStage + 1,
+      by: run.actor,
+      hit: hashes.hit,
+      sealed: hashes.sealed,
+      approval,
+    }
   })
 
   app.post<Named>('/admin/experiments/:name/approval', async ({ params: { name }, body }, reply) => {
@@ -182,7 +189,7 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
     if (!wanted.ok) return malformed(reply, wanted)
     const run = waiting(name)
     if (run === undefined) return reply.code(404).send(notWaiting(name))
-    const checked = agentRuns.check(wanted.value, hashesOf(run), run.firstStage)
+    const checked = agentRuns.check(wanted.value, run.id, hashesOf(run), run.firstStage)
     if (!checked.ok) return refused(reply, checked)
     const { by, keyId } = checked
     const used = await agentRuns.useApproval(wanted.value, by, run.id)

@@ -8,12 +8,15 @@ import { createControlServer } from '../control/mcp/server.ts'
 import type { Operations } from '../control/mcp/tool.ts'
 import { allowsHost, isCrossOrigin } from '../downstream/http/server.ts'
 import type { Millis } from '../mesh/clock.ts'
-import { errorText, INVALID_REQUEST } from '../protocol/jsonrpc.ts'
+import { errorText, INVALID_REQUEST, isObject } from '../protocol/jsonrpc.ts'
 import type { Log } from '../telemetry/log.ts'
 
 /** Most requests of an agent under way at once, and most in each second. */
 const MAX_IN_FLIGHT = 8
 const MAX_PER_SECOND = 50
+
+/** Further requests at once, only for `stop_run`. */
+const PLACES_TO_STOP = 4
 
 export interface ControlMcpParts {
   readonly operations: Operations
@@ -73,7 +76,7 @@ export function registerControlMcp(
     }
     const second = Math.floor(operations.clock.now() / 1_000)
     if (agent.second !== second) Object.assign(agent, { second, count: 0 })
-    if (++agent.count > MAX_PER_SECOND || agent.inFlight >= MAX_IN_FLIGHT) {
+    if (++agent.count > MAX_PER_SECOND || agent.inFlight >= MAX_IN_FLIGHT + PLACES_TO_STOP) {
       void reply.header('retry-after', '1')
       return refuse(
         reply,
@@ -93,6 +96,12 @@ export function registerControlMcp(
     // The limit counts requests, so a request must not hold many calls.
     if (Array.isArray(request.body)) {
       refuse(reply, 400, 'batches are not supported: send one message in each request')
+      return reply
+    }
+    // Waits of an agent must not keep the agent from stopping a run.
+    if (agent.inFlight >= MAX_IN_FLIGHT && !isStop(request.body)) {
+      void reply.header('retry-after', '1')
+      refuse(reply, 429, `too many requests: at most ${MAX_IN_FLIGHT} at once`)
       return reply
     }
     reply.hijack()
@@ -123,6 +132,10 @@ function refuse(reply: FastifyReply, status: number, message: string): void {
     .type('application/json')
     .send(errorText(null, INVALID_REQUEST, message))
 }
+
+/** Whether a message calls `stop_run`. */
+const isStop = (body: unknown): boolean =>
+  isObject(body) && isObject(body.params) && body.method === 'tools/call' && body.params.name === 'stop_run'
 
 /** Finds the agent of a bearer token. Compares with each token in constant time. */
 function agentOf(authorization: string | undefined, agents: readonly Known[]): Known | undefined {

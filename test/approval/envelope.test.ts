@@ -7,6 +7,7 @@ import {
   type Proposed,
   unsoundIn,
 } from '../../src/approval/envelope.ts'
+import { isFreeText } from '../../src/gateway/control-mcp/free-fields.ts'
 import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import type { Spec } from '../../src/experiments/guarded/spec.ts'
 
@@ -23,7 +24,9 @@ const envelopeOf = (more: object = {}): Envelope =>
     expiresAt: '2026-12-15T08:00:00Z',
     proposers: ['claude-sre'],
     targets: [{ server: 'search', identity, tools: ['query_docs'] }],
-    faults: [{ type: 'conn.latency', maxRate: 0.5, limits: { 'distribution.max': '5s' } }],
+    faults: [
+      { type: 'conn.latency', maxRate: 0.5, limits: { 'distribution.min': '5s', 'distribution.max': '5s' } },
+    ],
     maxStage: '5m',
     maxRun: '20m',
     gate: ['error_ratio < 1% for 30s', 'p95 < 800ms for 30s'],
@@ -62,6 +65,8 @@ const runOf = (more: Partial<Proposed> = {}): Proposed => ({
   spec: specOf(),
   firstStage: 0,
   hit: [{ server: 'search', identity, tool: 'query_docs', effect: 'read_only' }],
+  covered: [{ server: 'search', tool: 'query_docs' }],
+  isFreeText,
   tenants: 1,
   completedShare: () => 0,
   now,

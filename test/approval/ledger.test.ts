@@ -104,7 +104,7 @@ test('a ledger that is gone while its head is there is damaged', async () => {
 test('a gateway keeps its id, and a copied or restored folder gets another', async () => {
   const folder = await newFolder()
   const first = await openGatewayId(folder)
-  assert.deepEqual(await openGatewayId(folder), { id: first.id, renewed: undefined })
+  assert.deepEqual(await openGatewayId(folder), { id: first.id, renewed: undefined, isKnown: true })
   const copy = await newFolder()
   await cp(folder, copy, { recursive: true })
   const copied = await openGatewayId(copy)

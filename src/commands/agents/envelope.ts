@@ -97,7 +97,13 @@ const draft: Command = {
           proposers: [textOf(given.values, 'agent') ?? 'AGENT'],
           targets: readable,
           effects: ['read_only'],
-          faults: [{ type: 'conn.latency', maxRate: 0.5, limits: { 'distribution.max': '5s' } }],
+          faults: [
+            {
+              type: 'conn.latency',
+              maxRate: 0.5,
+              limits: { 'distribution.min': '5s', 'distribution.max': '5s' },
+            },
+          ],
           ladder: [0.1, 0.25, 0.5],
           maxStage: '5m',
           maxRun: '20m',

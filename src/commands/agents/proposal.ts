@@ -1,3 +1,4 @@
+import { stringify } from 'yaml'
 import type { Approval } from '../../approval/approval.ts'
 import { digestOf } from '../../approval/digest.ts'
 import type { HitTool } from '../../approval/envelope.ts'
@@ -27,6 +28,8 @@ export interface Signable {
   readonly by: string
   readonly why?: string
   readonly hit: readonly HitTool[]
+  /** Stands for the secrets of the spec, which nobody is shown. */
+  readonly sealed: string
   readonly approval: Approval
   readonly refusals?: readonly string[]
 }
@@ -53,6 +56,9 @@ export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }:
   ]
 }
 
+/** Returns the experiment with all its settings, as YAML. */
+const yamlOf = (spec: Spec) => stringify(spec).trimEnd().split('\n')
+
 /** Returns the calls that the gateway plays during the run: a load may call any tool. */
 function loadLine({ workload, concurrency }: NonNullable<Spec['load']>): string {
   const { tasks } = workload as Workload
@@ -64,15 +70,16 @@ function loadLine({ workload, concurrency }: NonNullable<Spec['load']>): string 
 
 /** Shows a run, checks that the document covers what is shown, and signs the document. */
 export async function signedApprovalOf(given: Given, shown: Signable) {
-  const { spec, firstStage, hit, approval } = shown
+  const { spec, firstStage, hit, sealed, approval } = shown
   if (
-    digestOf({ spec, firstStage: firstStage - 1 }) !== approval.planHash ||
+    digestOf({ spec, firstStage: firstStage - 1, sealed }) !== approval.planHash ||
     digestOf(hit) !== approval.targetsHash
   )
     throw new UnusableInput(
       'the gateway asks for a signature of another run than the run shown: nothing was signed',
     )
-  for (const line of signableLines(shown)) given.out.stderr(line)
+  for (const line of [...signableLines(shown), 'the whole experiment:', ...yamlOf(spec)])
+    given.out.stderr(line)
   const sign = await signerOf(given)
   return { approval, signature: sign('approval', approval) }
 }

@@ -1,4 +1,5 @@
 import type { RunRecord } from '../../experiments/guarded/record.ts'
+import { quoted } from './untrusted.ts'
 
 /** Most runs listed; the oldest go first. */
 const MAX_RUNS = 1_000
@@ -18,7 +19,8 @@ export interface RunRow {
   readonly injected: number
   readonly requestedAt: string
   readonly endedAt?: string
-  readonly reason: string
+  /** The reason may quote agents and servers. */
+  readonly untrusted: { readonly reason: string }
   readonly recoveredAfterMs?: number
   readonly recoveryLimitMs?: number
   readonly estimatesRight?: number
@@ -39,7 +41,7 @@ export function rowOf(run: RunRecord): RunRow {
     injected: run.faults.reduce((sum, { injected }) => sum + injected, 0),
     requestedAt: new Date(run.requestedAt).toISOString(),
     ...(endedAt !== undefined && { endedAt: new Date(endedAt).toISOString() }),
-    reason: run.reason.slice(0, 300),
+    untrusted: { reason: quoted(run.reason) },
     ...(typeof recovery?.recoveredAfterMs === 'number' && { recoveredAfterMs: recovery.recoveredAfterMs }),
     ...(recovery !== undefined && { recoveryLimitMs: recovery.limitMs }),
     ...(estimates.length > 0 && {
@@ -81,9 +83,10 @@ export class RunHistory {
 
   /** Returns the record of a run, by its id or the name of its plan (the latest run). */
   async find(run: string): Promise<RunRecord | undefined> {
-    const current = this.#current().find(({ id, name }) => id === run || name === run)
-    if (current !== undefined) return current
-    const id = this.#rows.has(run) ? run : this.list().find(({ plan }) => plan === run)?.run
-    return id === undefined ? undefined : this.#read(id)
+    // An id first: a plan may have the name of another run.
+    const rows = this.list()
+    const id = (rows.find((row) => row.run === run) ?? rows.find((row) => row.plan === run))?.run
+    if (id === undefined) return undefined
+    return this.#current().find((record) => record.id === id) ?? this.#read(id)
   }
 }

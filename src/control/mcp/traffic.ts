@@ -51,7 +51,8 @@ export class RecentTraffic {
     const key = JSON.stringify([server, tool])
     let known = this.#tools.get(key)
     if (known === undefined) {
-      if (this.#tools.size >= MAX_TOOLS) return
+      // Agents may call any name: the tool that was called first goes first, and a busy tool comes back at once.
+      if (this.#tools.size >= MAX_TOOLS) this.#tools.delete(this.#tools.keys().next().value!)
       this.#tools.set(key, (known = { server, tool, minutes: [] }))
     }
     const minute = Math.floor(this.#clock.now() / MINUTE_MS)

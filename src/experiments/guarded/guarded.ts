@@ -331,6 +331,11 @@ export class GuardedExperiments {
     return this.#running(name)?.record ?? beginning ?? this.#pending.get(name) ?? this.#last.get(name)
   }
 
+  /** Returns the spec of a waiting run, secrets included; undefined for other runs. */
+  specOf(name: string): Spec | undefined {
+    return this.#specs.get(this.#pending.get(name)?.id ?? '')
+  }
+
   get running(): string | undefined {
     return this.#current?.lifecycle.record.name
   }

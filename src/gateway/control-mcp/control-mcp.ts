@@ -1,9 +1,10 @@
+import { stringify } from 'yaml'
 import { openGatewayId } from '../../approval/gateway-id.ts'
 import { Ledger } from '../../approval/ledger.ts'
 import { AgentRuns } from '../../approval/agent-runs.ts'
 import type { Trust } from '../../approval/trust.ts'
 import type { Controller } from '../../chaos/control/controller.ts'
-import { readText } from '../../config/files/read-text.ts'
+import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Config } from '../../config/schema/schema.ts'
 import { PlanLibrary, type ReadPlan } from '../../control/mcp/plans.ts'
 import { RunHistory } from '../../control/mcp/run-history.ts'
@@ -28,6 +29,7 @@ import { groundOf } from '../guarded/survey.ts'
 import { addressOf, createPlane, jsonRpcError, listenAt } from '../planes.ts'
 import type { createControlGuards } from '../guards.ts'
 import { limitsOf } from '../../config/limits.ts'
+import { isFreeText } from './free-fields.ts'
 import { hitToolsOf } from './targets.ts'
 
 /** Largest body of a request to the control MCP server, in bytes. */
@@ -81,9 +83,9 @@ export async function openControlMcp(
     guards,
   } = parts
   const settings = config.controlMcp!
-  const { id: gateway, renewed } = await openGatewayId(stateDir)
+  const { id: gateway, renewed, isKnown } = await openGatewayId(stateDir)
   if (renewed !== undefined) log.warn({ gateway }, renewed)
-  const opened = await Ledger.open(stateDir, clock.wall())
+  const opened = await Ledger.open(stateDir, clock.wall(), isKnown)
   if (opened.damage !== undefined)
     log.warn({ damage: opened.damage }, 'the ledger of approvals is damaged: all envelopes are suspended')
   const history = new RunHistory(parts.earlier, () => guarded.list(), parts.findRun)
@@ -97,6 +99,8 @@ export async function openControlMcp(
       runs: guarded,
       hitToolsOf: (_, spec) => hitToolsOf(spec, live.current),
       groundOf: (spec) => groundOf(spec, { live }),
+      withoutSecrets,
+      isFreeText,
       tenantsOf(hit) {
         const tools = new Set(hit.map(({ server, tool }) => JSON.stringify([server, tool])))
         return traffic.of((server, tool) => tools.has(JSON.stringify([server, tool])))?.tenants
@@ -158,7 +162,13 @@ async function readPlan(path: string): Promise<ReadPlan> {
   const file = await readExperiment(path)
   const name = path.replace(/^.*[/\\]/, '').replace(/\.\w+$/, '')
   if (!file.ok) return { ok: false, name, problems: file.problems }
-  const text = await readText(path)
-  const words = 'text' in text ? text.text : ''
-  return { ok: true, name: file.spec.name, title: file.spec.title, text: words, written: file.written }
+  const { name: planned, title } = file.spec
+  // The file may hold a key in a header.
+  return {
+    ok: true,
+    name: planned,
+    title,
+    text: stringify(withoutSecrets(file.written)),
+    written: file.written,
+  }
 }

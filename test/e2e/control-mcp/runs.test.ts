@@ -58,9 +58,9 @@ describe('runs of agents', { concurrency: 2 }, () => {
     const started = await asker.call('start_run', { proposal: id, key: 'k' })
     assert.equal(started.error, undefined, started.text)
     const stopped = await asker.call('stop_run', { run: started.data.run, why: 'seen enough' })
-    const [row] = stopped.data.stopped as { state: string; reason: string }[]
+    const [row] = stopped.data.stopped as { state: string; untrusted: { reason: string } }[]
     assert.equal(row?.state, 'aborted')
-    assert.match(row?.reason ?? '', /^writer stopped it: seen enough/)
+    assert.match(row?.untrusted.reason ?? '', /^writer stopped it: seen enough/)
     const second = await asker.call('start_run', { proposal: id, key: 'another' })
     assert.equal(second.error?.code, 'approval_used')
     await agents.stop()

@@ -199,7 +199,7 @@ export async function approve(
 
 /** A spec inside the envelope of `envelopeOf`: the first rung. */
 export const insideSpec = (more: Json = {}): Json =>
-  specOf({ stages: [{ share: '25%', duration: '1s' }], ...more })
+  specOf({ arms: undefined, stages: [{ share: '25%', duration: '1s' }], ...more })
 
 export const propose = (asker: Asker, spec: Json = insideSpec(), more: Json = {}) =>
   asker.call('propose_run', { spec, why: 'to see what happens', ...more })

@@ -32,14 +32,14 @@ export const getRun = defineTool({
     total: z.int().optional(),
     next: z.string().optional(),
     rows: z.array(z.looseObject({})).optional(),
-    part: z.string().optional(),
+    untrusted: z.looseObject({}).optional(),
   }),
   async run({ run: name, part, wait, cursor }, context) {
     const { history } = context.operations
     const found = await history.find(name)
     if (found === undefined) return refusal('not_found', `there is no run ${name}`, { see: 'list_runs' })
     const run = wait === 0 || isOver(found) ? found : await waitedFor(found, wait, context)
-    const text = `Run ${run.id} of ${run.name} is ${run.state}: ${run.reason.slice(0, 300)}`
+    const text = `Run ${run.id} of ${run.name} is ${run.state}.`
     switch (part) {
       case 'summary':
         return { ok: true, text, data: bounded(summaryOf(run)) }
@@ -61,10 +61,16 @@ export const getRun = defineTool({
       case 'decisions':
         return tableAnswer(run.decisions, cursor, text)
       case 'report':
-        return { ok: true, text, data: { run: run.id, ...pageOf(runMarkdownOf(run), cursor, bytesOf(text)) } }
+        return { ok: true, text, data: reportOf(run, cursor) }
     }
   },
 })
+
+/** Returns a part of the report, which quotes the texts of the spec's author. */
+function reportOf(run: RunRecord, from: string | undefined) {
+  const { part, ...page } = pageOf(runMarkdownOf(run), from, bytesOf(run.id) + 100)
+  return { run: run.id, ...page, untrusted: { part } }
+}
 
 /** Resolves with the run at its end, when the time is up, or when the agent cancels. */
 async function waitedFor(

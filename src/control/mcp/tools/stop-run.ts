@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
 import { bounded, cutMark, defineTool } from '../tool.ts'
+import { quoted } from '../untrusted.ts'
 
 export const stopRun = defineTool({
   name: 'stop_run',
@@ -20,7 +21,7 @@ export const stopRun = defineTool({
         run: z.string(),
         plan: z.string(),
         state: z.string(),
-        reason: z.string(),
+        untrusted: z.looseObject({ reason: z.string() }),
         rollback: z.looseObject({}).optional(),
       }),
     ),
@@ -28,13 +29,13 @@ export const stopRun = defineTool({
   }),
   run({ run, all, why }, { agent, operations: { agentRuns } }) {
     if (run === undefined && !all) return refusal('invalid', 'give run or all')
-    const stopped = agentRuns.stop(agent, run !== undefined && !all ? { run } : 'all', why)
+    const stopped = agentRuns.stop(agent, run !== undefined && !all ? { run } : 'all', quoted(why))
     if ('ok' in stopped) return stopped
     const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
       run: id,
       plan: name,
       state,
-      reason: reason.slice(0, 300),
+      untrusted: { reason: quoted(reason) },
       ...(rollback !== undefined && { rollback }),
     }))
     return {
