@@ -283,10 +283,24 @@ function outsideFaults({ faults, effects }: Envelope, { spec, isFreeText }: Prop
 }
 
 /** Values of the common fields of a fault in an envelope: other values make a fault hit more, or other calls. */
-const plain = { side: 'upstream', sticky: false, maxConcurrent: 16 } as const
+const plain = { side: 'upstream', sticky: false } as const
+
+/** Most calls that a fault in an envelope may hold at a time: the default of all faults. */
+const MOST_HELD = 16
 
 /** Fields of all faults that `outsideFields` does not look at. */
-const common = ['name', 'type', 'rate', 'match', 'when', 'ttl', 'domain', 'allowWrites', 'maxInjections']
+const common = [
+  'name',
+  'type',
+  'rate',
+  'match',
+  'when',
+  'ttl',
+  'domain',
+  'allowWrites',
+  'maxInjections',
+  'maxConcurrent',
+]
 
 function outsideCommon(fault: SpecFault): Exceeded[] {
   const { type, match = {}, when, domain } = fault
@@ -298,6 +312,9 @@ function outsideCommon(fault: SpecFault): Exceeded[] {
   // A ramp or a burst hits more calls than `rate` for a time.
   if (when !== undefined) found.push({ limit: limit('when'), allowed: 'no when', asked: 'when' })
   if (domain !== undefined) found.push({ limit: limit('domain'), allowed: 'no domain', asked: 'a domain' })
+  const { maxConcurrent: held } = fault
+  if (typeof held === 'number' && held > MOST_HELD)
+    found.push({ limit: limit('maxConcurrent'), allowed: String(MOST_HELD), asked: String(held) })
   for (const [field, allowed] of Object.entries(plain))
     if (fault[field] !== undefined && fault[field] !== allowed)
       found.push({ limit: limit(field), allowed: String(allowed), asked: JSON.stringify(fault[field]) })

@@ -99,7 +99,7 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
       said,
       /upstream-503 .*http\.status .*injected [1-9]\d*, masked \d+, delayed \d+, surfaced [1-9]\d*, escaped 0, not reached 0/,
     )
-    assert.match(said, /retry: the budget bounds what the server gets/)
+    assert.match(said, /retry: the budget bounds the additional attempts/)
     assert.match(said, /^pass {2}faults escaped: none: 0$/m)
     assert.match(
       said,

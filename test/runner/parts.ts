@@ -23,6 +23,8 @@ export const parts = {
     'e2e/chaos/list-cells',
     'e2e/compare',
     'e2e/counting/',
+    'e2e/control-mcp/answers',
+    'e2e/control-mcp/malformed',
     'e2e/control-mcp/red-team',
     'e2e/deadlines-everywhere',
     'e2e/deaf-client',

@@ -9,7 +9,7 @@ import { loadConfig } from '../../../src/config/load.ts'
 import { experimentSpec } from '../../../src/gateway/guarded/spec.ts'
 import { isObject } from '../../../src/protocol/jsonrpc.ts'
 import { readRecording, RecordingError } from '../../../src/sim/recording.ts'
-import { MAX_ATTEMPTS, type RecordedCall } from '../../../src/telemetry/recording/format.ts'
+import { FORMAT, MAX_ATTEMPTS, type RecordedCall } from '../../../src/telemetry/recording/format.ts'
 import {
   documents,
   fileWith,
@@ -121,7 +121,7 @@ const guarded = asyncTarget(
 )
 
 const header = {
-  breakwaterRecording: 1,
+  breakwaterRecording: FORMAT,
   version: '0.1.0',
   startedAt: '2026-07-28T00:00:00.000Z',
   part: 1,
