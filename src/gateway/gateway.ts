@@ -36,6 +36,7 @@ import { watchStalls } from '../telemetry/stalls.ts'
 import { unfinishedCauses, UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { createAgents } from './agents.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
+import { retries } from '../policies/retry/tries.ts'
 import { createChaos } from './chaos.ts'
 import type { ControlMcp } from './control-mcp/control-mcp.ts'
 import { RecentTraffic } from '../control/mcp/traffic.ts'
@@ -153,7 +154,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     emit: noteExperiments(log),
     taken: () => arms.taken,
   })
-  const arms: GuardedArms = new GuardedArms(experiments, clock, forget)
+  const arms: GuardedArms = new GuardedArms(experiments, clock, retries, forget)
   const intents = new Intents({
     clock,
     metrics,

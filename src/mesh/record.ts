@@ -102,6 +102,11 @@ export function noteSupersededRejection(record: CallRecord, outcome: Outcome): v
   if (outcome.kind === 'rejected') (record.supersededRejections ??= []).push(outcome.error.reason)
 }
 
+/** Returns the reasons of all attempts that the gateway rejected, in order; the caller may see another outcome. */
+export function rejectionsIn({ supersededRejections = [] }: CallRecord, outcome: Outcome): readonly string[] {
+  return outcome.kind === 'rejected' ? [...supersededRejections, outcome.error.reason] : supersededRejections
+}
+
 /** Returns the record of a call that starts now. */
 export function newRecord(startedAt: Millis): CallRecord {
   return {

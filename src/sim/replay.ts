@@ -4,6 +4,7 @@ import { resultOfCall, type Result, wentWrong } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { createKeyedRandom, type Seed } from '../mesh/keyed-random.ts'
+import { rejectionsIn } from '../mesh/record.ts'
 import { retries } from '../policies/retry/tries.ts'
 import type { RecordedCall } from '../telemetry/recording/format.ts'
 import { SimulatedGateway } from './gateway.ts'
@@ -127,7 +128,6 @@ export async function replay(
     if (call.overheadMs > 0) await clock.sleep(call.overheadMs, never)
     onCall?.()
     const { record } = sent
-    const rejection = outcome.kind === 'rejected' ? [outcome.error.reason] : []
     return {
       at: beganAt,
       result: resultOfCall(outcome, record),
@@ -135,7 +135,7 @@ export async function replay(
       tookMs: clock.now() - beganAt,
       attempts: record.attempts,
       retries: retries.of(record),
-      rejections: [...rejection, ...(record.supersededRejections ?? [])],
+      rejections: rejectionsIn(record, outcome),
     }
   }
 

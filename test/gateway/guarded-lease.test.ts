@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { GuardedArms } from '../../src/experiments/guarded/arms.ts'
 import { Meter } from '../../src/experiments/guarded/meter.ts'
 import { worldOf } from '../../src/gateway/guarded/world.ts'
+import { retries } from '../../src/policies/retry/tries.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { States } from '../../src/mesh/state.ts'
 import { FlakyServer } from '../e2e/support/flaky.ts'
@@ -29,7 +30,7 @@ test('faults of a run that has died of a defect, and renews nothing, end by them
     live,
     controller: gateway.chaos,
     state: new States(clock),
-    arms: new GuardedArms(noExperiments, clock),
+    arms: new GuardedArms(noExperiments, clock, retries),
     refresh: () => undefined,
     exceededBy: () => undefined,
     play: () => () => undefined,

@@ -34,7 +34,7 @@ const prompts: Readonly<Record<string, Definition>> = {
     description: 'Step 4 of 5: analyse the run.',
     takes: { run: 'Id of the run.' },
     text: ({ run }) =>
-      `Read get_run ${run} with the parts summary, stages and decisions. Answer: did the fault have an effect (injected counts), did the hypothesis hold, how long did detection and recovery take, was your estimate right? Name the first sign of trouble and the order of the signs after it. If the run proves nothing, say so and give the reason.`,
+      `Read get_run ${run} with the parts summary, stages and decisions. Answer: did the fault have an effect (injected counts), did the hypothesis hold, how long did detection and recovery take, was your estimate right? Name the first sign of trouble and the order of the signs after it (\`sequence\` of the summary). If the run proves nothing, say so and give the reason.`,
   },
   policy_change: {
     description: 'Step 5 of 5: propose a change of policies; a person applies the change.',

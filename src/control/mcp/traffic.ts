@@ -2,6 +2,7 @@ import { type Figures, Tally } from '../../experiments/guarded/meter.ts'
 import type { Call, Outcome } from '../../mesh/call.ts'
 import { wentWrong } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { rejectionsIn } from '../../mesh/record.ts'
 
 /** Minutes of traffic kept. */
 export const KEPT_MINUTES = 15
@@ -63,7 +64,13 @@ export class RecentTraffic {
       while (known.minutes[0]!.minute <= minute - KEPT_MINUTES) known.minutes.shift()
     }
     const isRejected = outcome.kind === 'rejected'
-    last.tally.add({ isWrong: wentWrong(outcome, record), isRejected, attempts: record.attempts, tookMs })
+    last.tally.add({
+      isWrong: wentWrong(outcome, record),
+      isRejected,
+      attempts: record.attempts,
+      rejections: rejectionsIn(record, outcome),
+      tookMs,
+    })
     if (last.tenants.size < MAX_NAMES) last.tenants.add(tenant)
     if (record.intent !== undefined && last.tasks.size < MAX_NAMES) last.tasks.add(record.intent.id)
   }

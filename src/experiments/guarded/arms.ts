@@ -3,6 +3,7 @@ import { isHit, resultOfCall, wentWrong } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { createKeyedRandom } from '../../mesh/keyed-random.ts'
 import { glob } from '../../mesh/match.ts'
+import { rejectionsIn, type Slot } from '../../mesh/record.ts'
 import type { ArmSettings } from '../../mesh/settings.ts'
 import { taskOf } from '../../protocol/task.ts'
 import { type Assignment, assigner } from '../assignment.ts'
@@ -41,15 +42,18 @@ export class GuardedArms implements Assigning {
   readonly #clock: Pick<Clock, 'now'>
   readonly #forget: (arms: readonly string[]) => void
   readonly #random = createKeyedRandom(0)
+  readonly #retries: Pick<Slot<number>, 'of'>
   #anonymous = 0
   #guest: Guest | undefined
 
-  /** `forget` makes policies forget these arms of an earlier run. */
+  /** `forget` makes policies forget these arms of an earlier run. `retries`: the retries of a call until now. */
   constructor(
     others: Assigning,
     clock: Pick<Clock, 'now'>,
+    retries: Pick<Slot<number>, 'of'>,
     forget: (arms: readonly string[]) => void = () => undefined,
   ) {
+    this.#retries = retries
     this.#others = others
     this.#clock = clock
     this.#forget = forget
@@ -111,7 +115,10 @@ export class GuardedArms implements Assigning {
       const found = now.entry === entry && entry !== undefined ? assign(call) : undefined
       const arm = found === undefined ? undefined : this.#armOf(found, guest)
       if (arm !== undefined && entry !== undefined) call.record.arm = armName(entry.name, arm)
-      measuredUnit.note(call.record, meter.begin(arm ?? (now.entry === undefined ? 'all' : 'none')))
+      measuredUnit.note(
+        call.record,
+        meter.begin(arm ?? (now.entry === undefined ? 'all' : 'none'), () => this.#retries.of(call.record)),
+      )
     }
   }
 
@@ -142,6 +149,7 @@ export class GuardedArms implements Assigning {
             isWrong: wentWrong(outcome, record) || (isGivenUp && hit),
             isRejected: result === 'rejected',
             attempts: record.attempts,
+            rejections: rejectionsIn(record, outcome),
             tookMs: this.#clock.now() - record.startedAt,
           },
     )

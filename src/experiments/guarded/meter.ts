@@ -9,6 +9,8 @@ export interface Figures {
   /** Calls the gateway never sent. */
   readonly rejected: number
   readonly attempts: number
+  /** Attempts that the gateway rejected, by reason, such as `rate_limited`. */
+  readonly rejections: Readonly<Record<string, number>>
   readonly mean: number | undefined
   readonly p50: number | undefined
   readonly p90: number | undefined
@@ -20,6 +22,8 @@ export interface Ended {
   readonly isWrong: boolean
   readonly isRejected: boolean
   readonly attempts: number
+  /** The reason of each attempt that the gateway rejected, those behind another outcome included. */
+  readonly rejections: readonly string[]
   readonly tookMs: Millis
 }
 
@@ -38,19 +42,24 @@ const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
 /** Sums of calls, with durations in cells of equal relative width: memory is bounded for any number of calls. */
 export class Tally {
   calls = 0
+  /** Calls that began meanwhile, and retries meanwhile of calls still under way or ended. Only `Meter.take` counts these. */
+  begun = 0
+  retries = 0
   /** Times so far of calls still under way. */
   #waiting: Millis[] = []
   #failed = 0
   #rejected = 0
   #attempts = 0
+  readonly #rejections = new Map<string, number>()
   #totalMs: Millis = 0
   readonly #cells = new Map<number, number>()
 
-  add({ isWrong, isRejected, attempts, tookMs }: Ended): void {
+  add({ isWrong, isRejected, attempts, rejections, tookMs }: Ended): void {
     this.calls++
     if (isWrong) this.#failed++
     if (isRejected) this.#rejected++
     this.#attempts += attempts
+    for (const reason of rejections) count(this.#rejections, reason)
     this.#totalMs += tookMs
     count(this.#cells, cellOf(tookMs))
   }
@@ -63,9 +72,12 @@ export class Tally {
   /** Adds the ended calls of an earlier tally. This tally already counts the calls that were under way there. */
   merge(other: Tally): void {
     this.calls += other.calls
+    this.begun += other.begun
+    this.retries += other.retries
     this.#failed += other.#failed
     this.#rejected += other.#rejected
     this.#attempts += other.#attempts
+    for (const [reason, times] of other.#rejections) count(this.#rejections, reason, times)
     this.#totalMs += other.#totalMs
     for (const [cell, times] of other.#cells) count(this.#cells, cell, times)
   }
@@ -88,6 +100,7 @@ export class Tally {
       waiting: this.#waiting.length,
       rejected: this.#rejected,
       attempts: this.#attempts,
+      rejections: Object.fromEntries(this.#rejections),
       mean: timed === 0 ? undefined : rounded(totalMs / timed),
       p50: quantile(0.5),
       p90: quantile(0.9),
@@ -97,8 +110,8 @@ export class Tally {
   }
 }
 
-function count(cells: Map<number, number>, cell: number, times = 1): void {
-  cells.set(cell, (cells.get(cell) ?? 0) + times)
+function count<Key>(counts: Map<Key, number>, key: Key, times = 1): void {
+  counts.set(key, (counts.get(key) ?? 0) + times)
 }
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))
@@ -108,11 +121,14 @@ export class Measured {
   /** `control` or `treatment`; `all` while there are no arms. */
   readonly arm: string
   readonly at: Millis
+  /** Returns the retries of the call until now. */
+  readonly retries: () => number
 
-  constructor(meter: Meter, arm: string, at: Millis) {
+  constructor(meter: Meter, arm: string, at: Millis, retries: () => number) {
     this.meter = meter
     this.arm = arm
     this.at = at
+    this.retries = retries
   }
 }
 
@@ -130,6 +146,10 @@ export class Meter {
   readonly #underWay = new Set<Measured>()
   #since = new Map<string, Tally>()
   #taken = new Map<string, Tally>()
+  /** Calls begun in each arm since the last `take`. */
+  readonly #begun = new Map<string, number>()
+  /** Retries that the last `take` counted of calls under way. */
+  readonly #counted = new Map<Measured, number>()
   #lastAt: Millis
   readonly #lastOf = new Map<string, Millis>()
   #firstEffectAt: Millis | undefined
@@ -156,21 +176,27 @@ export class Meter {
     return this.#traces
   }
 
-  begin(arm: string): Measured {
-    const measured = new Measured(this, arm, this.#clock.now())
+  /** `retries` returns the retries of the call until now. */
+  begin(arm: string, retries: () => number): Measured {
+    const measured = new Measured(this, arm, this.#clock.now(), retries)
+    count(this.#begun, arm)
     this.#underWay.add(measured)
     return measured
   }
 
   /** `ended` undefined: the call does not count, such as a caller's error. */
   end(measured: Measured, ended: Ended | undefined): void {
+    const counted = this.#counted.get(measured) ?? 0
+    this.#counted.delete(measured)
     if (!this.#underWay.delete(measured) || ended === undefined) return
     const now = this.#clock.now()
     this.#lastAt = now
     this.#lastOf.set(measured.arm, now)
     this.#sliceOf(measured.arm, now).add(ended)
     tallyIn(this.#since, measured.arm).add(ended)
-    tallyIn(this.#taken, measured.arm).add(ended)
+    const taken = tallyIn(this.#taken, measured.arm)
+    taken.add(ended)
+    taken.retries += measured.retries() - counted
   }
 
   /** Records a fault's effect on a call begun at `startedAt`. */
@@ -216,7 +242,20 @@ export class Meter {
   take(arm: string, waitingMs: Millis): Tally {
     const taken = tallyIn(this.#taken, arm)
     this.#taken.delete(arm)
+    this.#takeBegun(taken, arm)
     return this.#withWaiting(taken, arm, waitingMs)
+  }
+
+  /** Counts the begun calls and the retries of an arm: a call that is retried for seconds ends long after its retries. */
+  #takeBegun(taken: Tally, arm: string): void {
+    taken.begun = this.#begun.get(arm) ?? 0
+    this.#begun.delete(arm)
+    for (const measured of this.#underWay) {
+      if (measured.arm !== arm) continue
+      const retries = measured.retries()
+      taken.retries += retries - (this.#counted.get(measured) ?? 0)
+      this.#counted.set(measured, retries)
+    }
   }
 
   #withWaiting(sum: Tally, arm: string, waitingMs: Millis): Tally {
@@ -233,6 +272,8 @@ export class Meter {
   cut(): void {
     this.#since = new Map()
     this.#taken = new Map()
+    this.#begun.clear()
+    for (const measured of this.#underWay) this.#counted.set(measured, measured.retries())
     this.#lastAt = this.#clock.now()
   }
 

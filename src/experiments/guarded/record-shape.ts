@@ -16,8 +16,23 @@ const told = z.number().nullish()
 /** Milliseconds since the Unix epoch, within the range of `Date`. */
 const moment = z.number().min(0).max(8.64e15)
 
-const figures = z.looseObject({ calls: count, failed: count, p50: told, p95: told, p99: told })
-const sampled = z.looseObject({ calls: count, failed: count, p95: told })
+const figures = z.looseObject({
+  calls: count,
+  failed: count,
+  attempts: count,
+  rejections: z.record(z.string(), count),
+  p50: told,
+  p95: told,
+  p99: told,
+})
+const sampled = z.looseObject({
+  calls: count,
+  failed: count,
+  begun: count,
+  retries: count,
+  rejections: z.record(z.string(), count),
+  p95: told,
+})
 const judged = z.array(z.looseObject({ claim: text, found: text, holds: z.boolean().nullish() }))
 const phase = z.enum(['waiting', 'baseline', 'stage', 'recovery', 'over'])
 const rule = z.looseObject({

@@ -29,7 +29,13 @@ export interface SampleRow {
   /** Share of the treatment, in [0, 1]; 0 while there are no arms. */
   readonly share: number
   /** The figures of each arm during stages; outside of stages the figures of all calls, under `all`. */
-  readonly arms: Readonly<Record<string, Pick<Figures, 'calls' | 'failed' | 'p50' | 'p95'>>>
+  readonly arms: Readonly<Record<string, SampledFigures>>
+}
+
+/** Figures of calls that ended within a row; `begun` calls began, and `retries` of any calls ended, within the row. */
+export interface SampledFigures extends Pick<Figures, 'calls' | 'failed' | 'rejections' | 'p50' | 'p95'> {
+  readonly begun: number
+  readonly retries: number
 }
 
 export type Phase = 'waiting' | 'baseline' | 'stage' | 'recovery' | 'over'

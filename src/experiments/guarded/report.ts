@@ -5,6 +5,7 @@ import type { Judged } from './claims.ts'
 import { breachInWords, ruleInWords } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { RunRecord } from './record.ts'
+import { sequenceOf } from './sequence.ts'
 import { numbered } from '../../units/numbered.ts'
 
 export interface RunSection {
@@ -37,6 +38,7 @@ export function runSections(run: RunRecord): readonly RunSection[] {
     { title: 'Injected faults', blocks: faultBlocks(run) },
     { title: 'Gate', blocks: gateBlocks(run) },
     ...(stages.length === 0 ? [] : [{ title: 'Stages', blocks: [stageTable(run)] }]),
+    ...sequenceSections(run),
     { title: 'Detection and recovery', blocks: recoveryBlocks(run) },
     { title: 'Rollback', blocks: rollbackBlocks(run) },
     { title: 'Estimate and result', blocks: [estimateBlock(run)] },
@@ -162,6 +164,13 @@ function stageTable({ stages, baseline }: RunRecord): Block {
       numbers: 1,
     },
   }
+}
+
+function sequenceSections(run: RunRecord): RunSection[] {
+  const rows = sequenceOf(run).map(({ atMs, sign, what }) => [roundedDuration(atMs), sign, what])
+  if (rows.length === 0) return []
+  const table = { head: ['after', 'sign', 'of the treatment'], rows, numbers: Infinity }
+  return [{ title: 'Order of the signs', blocks: [{ table }] }]
 }
 
 function recoveryBlocks({ detection, recovery, troubles, probes }: RunRecord): Block[] {

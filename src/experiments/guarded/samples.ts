@@ -1,6 +1,6 @@
 import type { Millis } from '../../mesh/clock.ts'
-import type { Figures, Tally } from './meter.ts'
-import type { SampleRow } from './record.ts'
+import type { Tally } from './meter.ts'
+import type { SampledFigures, SampleRow } from './record.ts'
 
 const MAX_ROWS = 600
 
@@ -52,8 +52,12 @@ function rowOf(
   { atMs, phase, share }: Omit<SampleRow, 'arms'>,
   tallies: Readonly<Record<string, Tally>>,
 ): SampleRow {
-  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally.figures())] as const)
+  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally)] as const)
   return { atMs, phase, share, arms: Object.fromEntries(arms) }
 }
 
-const inShort = ({ calls, failed, p50, p95 }: Figures) => ({ calls, failed, p50, p95 })
+function inShort(tally: Tally): SampledFigures {
+  const { calls, failed, rejections, p50, p95 } = tally.figures()
+  const { begun, retries } = tally
+  return { calls, failed, begun, retries, rejections, p50, p95 }
+}

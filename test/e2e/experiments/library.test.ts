@@ -40,6 +40,7 @@ test('the library has its promised drills', () => {
     'drift.yaml',
     'expired-credential.yaml',
     'latency.yaml',
+    'pool-cut.yaml',
     'pool-drill-bounded.yaml',
     'pool-drill-unbounded.yaml',
     'pool-sessions.yaml',

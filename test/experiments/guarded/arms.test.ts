@@ -5,6 +5,7 @@ import { GuardedArms } from '../../../src/experiments/guarded/arms.ts'
 import { Measured, Meter } from '../../../src/experiments/guarded/meter.ts'
 import { measuredUnit } from '../../../src/experiments/samples.ts'
 import { experiment } from '../../../src/experiments/schema.ts'
+import { retries } from '../../../src/policies/retry/tries.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { injectedFaults } from '../../../src/mesh/injected.ts'
@@ -34,7 +35,7 @@ function stage() {
     emit: () => undefined,
     taken: () => arms.taken,
   })
-  const arms: GuardedArms = new GuardedArms(comparisons, clock)
+  const arms: GuardedArms = new GuardedArms(comparisons, clock, retries)
   const meter = new Meter(clock)
   /** The arms of tasks, as the current generation assigns arms. */
   const armsOf = (tasks: readonly string[], server = 'a') => {

@@ -40,7 +40,16 @@ function stage() {
       if (!isOn) return
       if (rules.isHit && arms.includes('treatment')) meter.affected(clock.now(), undefined)
       for (const arm of arms)
-        meter.end(meter.begin(arm), { isWrong: false, isRejected: false, attempts: 1, tookMs: 5 })
+        meter.end(
+          meter.begin(arm, () => 0),
+          {
+            isWrong: false,
+            isRejected: false,
+            attempts: 1,
+            rejections: [],
+            tookMs: 5,
+          },
+        )
       clock.after(20, call)
     }
     return {

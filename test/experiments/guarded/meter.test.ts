@@ -3,13 +3,22 @@ import { test } from 'node:test'
 import { Meter } from '../../../src/experiments/guarded/meter.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-const ended = (tookMs: number, isWrong = false) => ({ isWrong, isRejected: false, attempts: 1, tookMs })
+const ended = (tookMs: number, isWrong = false) => ({
+  isWrong,
+  isRejected: false,
+  attempts: 1,
+  rejections: [],
+  tookMs,
+})
+
+/** A call without retries. */
+const once = () => 0
 
 function stage() {
   const clock = new ManualClock()
   const meter = new Meter(clock)
   const call = (arm: string, tookMs: number, isWrong = false) =>
-    meter.end(meter.begin(arm), ended(tookMs, isWrong))
+    meter.end(meter.begin(arm, once), ended(tookMs, isWrong))
   return { clock, meter, call }
 }
 
@@ -42,8 +51,8 @@ test('the window slides, arms are apart, and a cut begins anew', async () => {
 
 test('a hanging call is slow, and neither a success nor a failure: durations alone count hanging calls', async () => {
   const { clock, meter } = stage()
-  const hanging = meter.begin('treatment')
-  meter.begin('control')
+  const hanging = meter.begin('treatment', once)
+  meter.begin('control', once)
   await clock.advance(2_000)
   assert.equal(meter.over('treatment', 2_500).waiting, 0)
   await clock.advance(3_000)
@@ -57,7 +66,7 @@ test('a hanging call is slow, and neither a success nor a failure: durations alo
 
 test('an arm is stuck when a call is under way and no call has ended meanwhile', async () => {
   const { clock, meter, call } = stage()
-  meter.begin('treatment')
+  meter.begin('treatment', once)
   await clock.advance(999)
   call('control', 1)
   assert.equal(meter.isStuck('treatment', 1_000), false)
@@ -88,14 +97,38 @@ test('the first effect is that of the earliest call, and a few traces are kept',
 test('a tally that absorbs an earlier tally counts a running call once, at its current length', () => {
   const clock = new ManualClock()
   const meter = new Meter(clock)
-  meter.begin('treatment')
+  meter.begin('treatment', once)
   const rows = Array.from({ length: 8 }, () => {
     void clock.advance(1_000)
-    meter.end(meter.begin('treatment'), { isWrong: false, isRejected: false, attempts: 1, tookMs: 10 })
+    meter.end(meter.begin('treatment', once), { ...ended(10), rejections: ['rate_limited'] })
     return meter.take('treatment', 1_000)
   })
   const joined = rows.reduce((earlier, next) => (next.merge(earlier), next)).figures()
   assert.deepEqual([joined.calls, joined.waiting], [8, 1])
+  assert.deepEqual(joined.rejections, { rate_limited: 8 })
   assert.ok(joined.p50! < 11, `${joined.p50} ms`)
   assert.ok(Math.abs(joined.mean! - (8 * 10 + 8_000) / 9) < 10, `${joined.mean} ms`)
+})
+
+test('a row counts retries in the second of their end, although their call ends later', async () => {
+  const { clock, meter } = stage()
+  let retries = 0
+  const measured = meter.begin('treatment', () => retries)
+  const taken = () => {
+    const { begun, retries: counted, calls } = meter.take('treatment', Infinity)
+    return [begun, counted, calls]
+  }
+  assert.deepEqual(taken(), [1, 0, 0])
+  await clock.advance(1_000)
+  retries = 3
+  assert.deepEqual(taken(), [0, 3, 0])
+  retries = 4
+  meter.end(measured, ended(2_000))
+  assert.deepEqual(taken(), [0, 1, 1])
+  retries = 1
+  const later = meter.begin('treatment', () => retries)
+  meter.cut()
+  retries = 3
+  meter.end(later, ended(1))
+  assert.deepEqual(taken(), [0, 2, 1])
 })

@@ -132,14 +132,14 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     const arm = !isIn ? 'all' : calls++ % 2 === 0 ? 'treatment' : 'control'
     if (arm === 'treatment' && rules.isDeserted) return
     const { tookMs, failing } = rules.fares[arm]
-    const measured = meter.begin(arm)
+    const measured = meter.begin(arm, () => 0)
     if (arm === 'treatment' && rules.injects) {
       injected++
       meter.affected(measured.at, 'trace')
     }
     if (arm === 'treatment' && rules.hangs) return
     const isWrong = failing > 0 && calls % Math.round(1 / failing) === 0
-    meter.end(measured, { isWrong, isRejected: false, attempts: 1, tookMs })
+    meter.end(measured, { isWrong, isRejected: false, attempts: 1, rejections: [], tookMs })
   }
   const traffic = () => {
     if (rules.isMeasured) for (let n = 0; n < rules.callsPerTick; n++) call()

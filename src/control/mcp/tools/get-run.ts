@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
 import { isOver, type RunRecord } from '../../../experiments/guarded/record.ts'
 import { runMarkdownOf } from '../../../experiments/guarded/report.ts'
+import { sequenceOf } from '../../../experiments/guarded/sequence.ts'
 import { lengthOf } from '../../../experiments/guarded/spec.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import { duration } from '../../../units/duration.ts'
@@ -110,6 +111,7 @@ function summaryOf(run: RunRecord): Record<string, unknown> {
     rules: rules.length,
     breach,
     detection,
+    sequence: sequenceOf(run),
     rollback,
     recovery,
     faultCounts: run.faults,
