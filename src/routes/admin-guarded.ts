@@ -232,6 +232,7 @@ export function guardedInShort(run: RunRecord) {
     stagesOver: stages.length,
     faults: run.faults,
     breach: run.breach,
+    nearest: run.nearest,
     rollback: run.rollback,
     recovery: run.recovery,
     detection: run.detection,

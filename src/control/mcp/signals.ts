@@ -1,3 +1,5 @@
+import { shareOfLimit } from '../../experiments/guarded/gate.ts'
+import type { RunRecord } from '../../experiments/guarded/record.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { RecentTraffic } from './traffic.ts'
 
@@ -10,10 +12,14 @@ const BEFORE = 15
 const USUAL = 120
 const LEAST_USUAL = 10
 
-/** Limits of the signals: times the usual p95, times the usual attempts per call, and breaker transitions. */
+/**
+ * Limits of the signals: times the usual p95, times the usual attempts per call, breaker transitions, and the share of a
+ * gate's limit.
+ */
 const SLOW = 1.5
 const RETRIES = 2
 const TRANSITIONS = 3
+const NEAR = 0.8
 
 const MAX_SERVERS = 1_000
 
@@ -21,8 +27,12 @@ export const signals = [
   'p95 above 1.5 times the usual',
   'retries above twice the usual',
   '3 or more breakers or gates opened',
+  'a run came within 20% of a limit of its gate',
 ] as const
 export type Signal = (typeof signals)[number]
+
+/** The facts about a guarded run that are a signal of its targets. */
+type Run = Pick<RunRecord, 'nearest' | 'targets' | 'endedAt'>
 
 interface Watched {
   p95: number[]
@@ -51,14 +61,22 @@ export class Signals {
   readonly #servers = new Map<string, Watched>()
   readonly #clock: Clock
   readonly #traffic: RecentTraffic
+  readonly #runs: () => readonly Run[]
   #cancel: Cancel | undefined
 
-  constructor(clock: Clock, traffic: RecentTraffic, servers: () => Iterable<string>) {
+  constructor(
+    clock: Clock,
+    traffic: RecentTraffic,
+    servers: () => Iterable<string>,
+    runs: () => readonly Run[],
+  ) {
     this.#clock = clock
     this.#traffic = traffic
+    this.#runs = runs
     const look = () => {
       this.#cancel = clock.after(MINUTE_MS, () => {
         for (const server of servers()) this.look(server)
+        this.#lookAtRuns()
         look()
       })
     }
@@ -81,6 +99,7 @@ export class Signals {
     const watched = this.#of(server)
     if (id === undefined || id === watched.lastIncident) return
     this.look(server)
+    this.#lookAtRuns()
     watched.lastIncident = id
     watched.incidents++
     for (const signal of this.#moving(watched, BEFORE))
@@ -109,12 +128,26 @@ export class Signals {
 
   /** Returns signals that moved within the last 5 minutes and preceded an earlier incident of the same server. */
   precursors(): readonly Precursor[] {
+    this.#lookAtRuns()
     return [...this.#servers].flatMap(([server, watched]) =>
       this.#moving(watched, 5).flatMap((signal): Precursor[] => {
         const preceded = watched.preceded.get(signal) ?? 0
         return preceded === 0 ? [] : [{ server, signal, preceded, incidents: watched.incidents }]
       }),
     )
+  }
+
+  /** A run near a limit of its gate moves the signal of its targets until the run ends. */
+  #lookAtRuns(): void {
+    const [now, wall] = [this.#clock.now(), this.#clock.wall()]
+    for (const { nearest, targets, endedAt = wall } of this.#runs()) {
+      if (nearest === undefined || shareOfLimit(nearest) < NEAR) continue
+      const minute = Math.floor((now - Math.max(0, wall - endedAt)) / MINUTE_MS)
+      for (const { name } of targets.servers) {
+        const movedAt = this.#servers.get(name)?.movedAt
+        movedAt?.set(signals[3], Math.max(minute, movedAt.get(signals[3]) ?? -Infinity))
+      }
+    }
   }
 
   #moving({ movedAt }: Watched, minutes: number): readonly Signal[] {

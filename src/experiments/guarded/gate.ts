@@ -19,11 +19,15 @@ export interface Rule {
   readonly learned?: string
 }
 
-export interface Breach {
+/** A measured value of a rule. */
+export interface Measurement {
   readonly rule: Rule
   readonly value: number
   /** Calls in the measured window. */
   readonly calls: number
+}
+
+export interface Breach extends Measurement {
   /** Time since the rule was first broken, in milliseconds. */
   readonly forMs: Millis
 }
@@ -52,6 +56,7 @@ export class Gate {
   readonly #options: GateOptions
   readonly #brokenSince = new Map<Rule, Millis>()
   readonly #measuredAt = new Map<Rule, Millis>()
+  #nearest: Measurement | undefined
 
   constructor(options: GateOptions) {
     this.#options = options
@@ -61,12 +66,21 @@ export class Gate {
     return this.#options.rules
   }
 
+  /**
+   * The measurement with the highest share of its limit so far, see `shareOfLimit`; undefined before the first. Leaves
+   * out learned limits, which lie near the usual values anyway, and limits of 0, which have no shares.
+   */
+  get nearest(): Measurement | undefined {
+    return this.#nearest
+  }
+
   /** Returns the breach that ends the run; undefined for none. `figures`: of each arm, over the window until now. */
   look(now: Millis, figures: Readonly<Record<'control' | 'treatment', Figures>>): Breach | undefined {
     for (const rule of this.#options.rules) {
       const found = this.#measure(rule, figures)
       if (found === undefined) continue
       this.#measuredAt.set(rule, now)
+      this.#compare({ rule, ...found })
       if (judge([{ operator: '<=', value: rule.above }], found.value) === true) {
         this.#brokenSince.delete(rule)
         continue
@@ -80,6 +94,12 @@ export class Gate {
 
   unmeasuredSince(then: Millis): readonly Rule[] {
     return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
+  }
+
+  #compare(found: Measurement): void {
+    if (found.rule.learned !== undefined || found.rule.above <= 0) return
+    if (this.#nearest === undefined || shareOfLimit(found) > shareOfLimit(this.#nearest))
+      this.#nearest = found
   }
 
   #measure(
@@ -101,8 +121,18 @@ export class Gate {
   }
 }
 
-/** Returns a breach in words: `error_ratio of treatment was 40%, above 5%, over 25 calls`. */
-export function breachInWords({ rule, value, calls }: Breach): string {
-  const { unit } = subjects[rule.metric]
-  return `${rule.metric} of ${armsInWords[rule.of]} was ${valueInWords(unit, value)} over ${numbered(calls, 'call')}, above ${valueInWords(unit, rule.above)}`
-}
+/** Returns the measured value as a share of the limit: 1 at the limit, higher beyond. The limit must be above 0. */
+export const shareOfLimit = ({ rule, value }: Measurement): number => value / rule.above
+
+/** Returns a breach in words: `error_ratio of treatment was 40% over 25 calls, above 5%`. */
+export const breachInWords = (breach: Breach): string =>
+  `${foundInWords(breach)}, above ${limitInWords(breach.rule)}`
+
+/** Returns an approach to a limit in words: `error_ratio of treatment was 4% over 25 calls, with 5% allowed`. */
+export const approachInWords = (found: Measurement): string =>
+  `${foundInWords(found)}, with ${limitInWords(found.rule)} allowed`
+
+const foundInWords = ({ rule: { metric, of }, value, calls }: Measurement) =>
+  `${metric} of ${armsInWords[of]} was ${valueInWords(subjects[metric].unit, value)} over ${numbered(calls, 'call')}`
+
+const limitInWords = ({ metric, above }: Rule) => valueInWords(subjects[metric].unit, above)

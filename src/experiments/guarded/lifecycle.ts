@@ -357,6 +357,7 @@ export class Lifecycle {
       })
     const arms = { control: meter.over('control', over), treatment: meter.over('treatment', over) }
     const breach = this.#gate?.look(now, arms)
+    this.#change({ nearest: this.#gate?.nearest })
     if (breach !== undefined) return this.#breached(breach)
     const gone = world.renew()
     if (gone !== undefined) return this.#leave({ state: 'aborted', reason: gone })

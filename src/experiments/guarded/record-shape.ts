@@ -97,6 +97,7 @@ const record = z.looseObject({
   samples: z.array(z.looseObject({ atMs: count, arms: z.record(z.string(), sampled) })),
   decisions: z.array(z.looseObject({ atMs: count, what: text, why: text })),
   breach: z.looseObject({ rule, value: count, calls: count, forMs: count }).optional(),
+  nearest: z.looseObject({ rule, value: count, calls: count }).optional(),
   faults: z.array(z.looseObject({ name: text, type: text, decided: count, injected: count })),
   engineErrors: count,
   traces: texts,

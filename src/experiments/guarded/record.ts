@@ -1,5 +1,5 @@
 import type { Judged, ServerVital } from './claims.ts'
-import type { Breach, Rule } from './gate.ts'
+import type { Breach, Measurement, Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
@@ -187,6 +187,8 @@ export interface RunRecord {
   readonly samples: readonly SampleRow[]
   readonly decisions: readonly Decision[]
   readonly breach: Breach | undefined
+  /** The gate's measurement nearest to its limit, see `Gate.nearest`. Older records lack this field. */
+  readonly nearest: Measurement | undefined
   readonly faults: readonly FaultRecord[]
   readonly engineErrors: number
   readonly traces: readonly string[]
@@ -214,6 +216,7 @@ export const blankRecord = (spec: Spec) =>
     samples: [],
     decisions: [],
     breach: undefined,
+    nearest: undefined,
     faults: spec.faults.map(({ name, type }) => ({ name, type, decided: 0, injected: 0 })),
     engineErrors: 0,
     traces: [],

@@ -2,7 +2,7 @@ import { valueInWords } from '../../claims/judge.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { type Block, markdownBlock, markdownLine } from '../blocks.ts'
 import type { Judged } from './claims.ts'
-import { breachInWords, ruleInWords } from './gate.ts'
+import { approachInWords, breachInWords, ruleInWords } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { RunRecord } from './record.ts'
 import { sequenceOf } from './sequence.ts'
@@ -135,11 +135,12 @@ function gateBlocks(run: RunRecord): Block[] {
   return [{ list: rules.map(ruleInWords) }, `${gateInWords(run)} ${measured}`]
 }
 
-function gateInWords({ breach, stage, stages, firstStage, spec }: RunRecord): string {
+function gateInWords({ breach, nearest, stage, stages, firstStage, spec }: RunRecord): string {
   if (breach !== undefined) return `The gate was breached: ${breachInWords(breach)}.`
   if (stage < 0) return 'The gate was never checked: no stage began.'
   const isThrough = firstStage + stages.length === spec.stages.length
-  return isThrough ? 'The gate held.' : 'The gate was not breached while stages were played.'
+  const held = isThrough ? 'The gate held' : 'The gate was not breached while stages were played'
+  return nearest === undefined ? `${held}.` : `${held}; nearest to a limit: ${approachInWords(nearest)}.`
 }
 
 function stageTable({ stages, baseline }: RunRecord): Block {

@@ -111,7 +111,12 @@ export async function openControlMcp(
     },
     parts.earlier,
   )
-  const signals = new Signals(clock, traffic, () => live.current.servers.keys())
+  const signals = new Signals(
+    clock,
+    traffic,
+    () => live.current.servers.keys(),
+    () => guarded.list(),
+  )
   const operations: Operations = {
     clock,
     live,

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { Signals } from '../../../src/control/mcp/signals.ts'
 import { RecentTraffic } from '../../../src/control/mcp/traffic.ts'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
+import { recordOf, specOf } from '../../experiments/guarded/world.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const call = (server: string, attempts = 1, tenant = 't') =>
@@ -41,7 +42,12 @@ test('traffic without calls is unknown, and figures are of the last 15 minutes',
 test('a signal that moved before an incident is a precursor when the signal moves again', async () => {
   const clock = new ManualClock()
   const traffic = new RecentTraffic(clock)
-  const signals = new Signals(clock, traffic, () => ['a'])
+  const signals = new Signals(
+    clock,
+    traffic,
+    () => ['a'],
+    () => [],
+  )
   const minutes = async (count: number, tookMs: number) => {
     for (let n = 0; n < count; n++) {
       for (let c = 0; c < 20; c++) traffic.add(call('a'), answered, tookMs)
@@ -65,12 +71,49 @@ test('a signal that moved before an incident is a precursor when the signal move
 
 test('three opened breakers within 15 minutes are a signal', () => {
   const clock = new ManualClock()
-  const signals = new Signals(clock, new RecentTraffic(clock), () => [])
+  const signals = new Signals(
+    clock,
+    new RecentTraffic(clock),
+    () => [],
+    () => [],
+  )
   for (let n = 0; n < 3; n++) signals.transition('a')
   signals.incident('a', 'incident-1')
   assert.deepEqual(
     signals.precursors().map(({ signal }) => signal),
     ['3 or more breakers or gates opened'],
   )
+  signals.close()
+})
+
+test('a run that comes near a limit of its gate is a signal of its targets until its end', async () => {
+  const clock = new ManualClock()
+  const spec = specOf()
+  const rule = { metric: 'error_ratio', above: 0.1, of: 'treatment', for: 0 } as const
+  let run = recordOf(spec, { nearest: { rule, value: 0.079, calls: 50 } })
+  const signals = new Signals(
+    clock,
+    new RecentTraffic(clock),
+    () => ['a', 'b'],
+    () => [run],
+  )
+  signals.incident('a', 'incident-1')
+  assert.deepEqual(signals.precursors(), [], 'the run is further than 20% from its limit')
+  run = { ...run, nearest: { rule, value: 0.085, calls: 50 } }
+  await clock.advance(60_000)
+  signals.incident('a', 'incident-2')
+  signals.incident('b', 'incident-3')
+  const near = {
+    server: 'a',
+    signal: 'a run came within 20% of a limit of its gate',
+    preceded: 1,
+    incidents: 2,
+  }
+  assert.deepEqual(signals.precursors(), [near], 'the server b is no target of the run')
+  run = { ...run, endedAt: clock.wall() }
+  await clock.advance(4 * 60_000)
+  assert.deepEqual(signals.precursors(), [near])
+  await clock.advance(60_000)
+  assert.deepEqual(signals.precursors(), [])
   signals.close()
 })

@@ -41,6 +41,9 @@ describe('runs of agents', { concurrency: 2 }, () => {
     assert.equal(run.data.proved, 'key')
     assert.equal(run.data.approver, 'alice')
     assert.equal(run.data.by, 'writer')
+    // The breach itself is the nearest approach to a limit.
+    const { breach, nearest } = run.data as Record<'breach' | 'nearest', { value: number }>
+    assert.ok(nearest.value >= breach.value, JSON.stringify(run.data))
     await agents.stop()
   })
 

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { breachInWords, Gate, type Rule, ruleInWords } from '../../../src/experiments/guarded/gate.ts'
+import {
+  approachInWords,
+  breachInWords,
+  Gate,
+  type Rule,
+  ruleInWords,
+} from '../../../src/experiments/guarded/gate.ts'
 import { figuresOf } from './figures.ts'
 
 const rule = (more: Partial<Rule> = {}): Rule => ({
@@ -85,4 +91,27 @@ test('a gate knows which of its rules could not be measured since some time', ()
   gate.look(2_000, arms({}))
   assert.deepEqual(gate.unmeasuredSince(1_000), [])
   assert.equal(gate.unmeasuredSince(2_001).length, 2)
+})
+
+test('a gate keeps the measurement nearest to its limit, over all rules and looks', () => {
+  const slow = rule({ metric: 'p95', above: 100 })
+  const gate = new Gate({ rules: [rule(), slow], minimum: 10 })
+  assert.equal(gate.nearest, undefined)
+  gate.look(0, arms({ calls: 9, failed: 9, p95: 99 }))
+  assert.equal(gate.nearest, undefined, 'too few calls for a measurement')
+  gate.look(1_000, arms({ failed: 4, p95: 50 }))
+  assert.equal(
+    approachInWords(gate.nearest!),
+    'error_ratio of treatment was 4% over 100 calls, with 5% allowed',
+  )
+  gate.look(2_000, arms({ failed: 0, p95: 90 }))
+  gate.look(3_000, arms({ failed: 0, p95: 20 }))
+  assert.deepEqual(gate.nearest, { rule: slow, value: 90, calls: 100 })
+})
+
+test('a limit of 0 and a learned limit have no nearest measurement', () => {
+  const gate = new Gate({ rules: [rule({ above: 0 }), rule({ learned: 'static' })], minimum: 10 })
+  gate.look(0, arms({ failed: 0 }))
+  gate.look(1_000, arms({ failed: 5 }))
+  assert.equal(gate.nearest, undefined)
 })

@@ -100,7 +100,8 @@ async function waitedFor(
 }
 
 function summaryOf(run: RunRecord): Record<string, unknown> {
-  const { hypothesis, breach, detection, rollback, recovery, estimates, rules, proof, troubles } = run
+  const { hypothesis, breach, nearest, detection, rollback, recovery, estimates, rules, proof, troubles } =
+    run
   return {
     ...rowOf(run),
     phase: run.phase,
@@ -110,6 +111,7 @@ function summaryOf(run: RunRecord): Record<string, unknown> {
     after: hypothesis.after,
     rules: rules.length,
     breach,
+    nearest,
     detection,
     sequence: sequenceOf(run),
     rollback,
