@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { numbered } from '../../../units/numbered.ts'
 import { bounded, defineTool } from '../tool.ts'
 import { estimateOf } from '../estimate.ts'
 import { readSpec } from '../read-spec.ts'
@@ -18,7 +19,8 @@ export const estimateBlastRadius = defineTool({
     const read = await readSpec({ plan, spec: given }, operations)
     if (!read.ok) return read
     const data = estimateOf(read.spec, operations)
-    const hits = data.hitsPerMinute === 'unknown' ? 'an unknown number of' : String(data.hitsPerMinute)
-    return { ok: true, text: `The last stage would hit ${hits} calls a minute.`, data: bounded(data) }
+    const hits =
+      data.hitsPerMinute === 'unknown' ? 'an unknown number of calls' : numbered(data.hitsPerMinute, 'call')
+    return { ok: true, text: `The last stage would hit ${hits} a minute.`, data: bounded(data) }
   },
 })

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { explain } from '../../../chaos/journal/explain.ts'
 import { refusal } from '../../../approval/refusal.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 import { quoted } from '../untrusted.ts'
 
@@ -44,6 +45,6 @@ export const explainCall = defineTool({
         },
       }),
     )
-    return tableAnswer(rows, cursor, `${rows.length} decisions about faults.`)
+    return tableAnswer(rows, cursor, `${numbered(rows.length, 'decision')} about faults.`)
   },
 })

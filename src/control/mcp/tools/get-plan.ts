@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { bounded, bytesOf, cursor, defineTool, pageOf, pageShape } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 
@@ -42,7 +43,7 @@ export const getPlan = defineTool({
       text:
         refusals.length === 0
           ? `${name} could run now.`
-          : `${name} cannot run now: ${refusals.length} refusals.`,
+          : `${name} cannot run now: ${numbered(refusals.length, 'refusal')}.`,
       data: { plan: name, shape, findings, ...pageOf(plan.text, cursor, used) },
     }
   },

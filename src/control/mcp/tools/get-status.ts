@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { numbered } from '../../../units/numbered.ts'
 import { bounded, cutMark, defineTool } from '../tool.ts'
 import { rowOf } from '../run-history.ts'
 
@@ -26,7 +27,7 @@ export const getStatus = defineTool({
     const { state } = chaos.status()
     return {
       ok: true,
-      text: `Environment ${agentRuns.environment}; chaos is ${state}; ${runs.length} runs are active or waiting.`,
+      text: `Environment ${agentRuns.environment}; chaos is ${state}; active or waiting: ${numbered(runs.length, 'run')}.`,
       data: bounded({
         environment: agentRuns.environment,
         gateway: agentRuns.gateway,

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { faults } from '../../../chaos/faults/index.ts'
 import { refusal } from '../../../approval/refusal.ts'
 import { suggest } from '../../../units/suggest.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { bounded, cursor, defineTool, tableAnswer } from '../tool.ts'
 import { faultDetail, faultRow } from '../fault-kinds.ts'
 
@@ -45,6 +46,6 @@ export const listFaultKinds = defineTool({
         (row) =>
           target === undefined || row.transports.length === 0 || row.transports.includes(target.config.type),
       )
-    return tableAnswer(rows, cursor, `${rows.length} kinds of faults.`)
+    return tableAnswer(rows, cursor, `${numbered(rows.length, 'kind')} of faults.`)
   },
 })

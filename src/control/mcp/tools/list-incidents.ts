@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 import { quoted } from '../untrusted.ts'
 
@@ -53,6 +54,6 @@ export const listIncidents = defineTool({
           untrusted: { message: quoted(message) },
         }),
       )
-    return tableAnswer(rows, cursor, `${rows.length} incidents.`)
+    return tableAnswer(rows, cursor, `${numbered(rows.length, 'incident')}.`)
   },
 })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 
 export const listPlans = defineTool({
@@ -21,6 +22,6 @@ export const listPlans = defineTool({
         ...(last !== undefined && { lastRun: last.run, lastState: last.state }),
       }
     })
-    return tableAnswer(rows, cursor, `${rows.length} plans.`)
+    return tableAnswer(rows, cursor, `${numbered(rows.length, 'plan')}.`)
   },
 })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 
 const instant = z.iso.datetime().optional()
@@ -40,6 +41,6 @@ export const listRuns = defineTool({
           (from === undefined || Date.parse(row.requestedAt) >= Date.parse(from)) &&
           (to === undefined || Date.parse(row.requestedAt) < Date.parse(to)),
       )
-    return tableAnswer(rows, cursor, `${rows.length} runs.`)
+    return tableAnswer(rows, cursor, `${numbered(rows.length, 'run')}.`)
   },
 })

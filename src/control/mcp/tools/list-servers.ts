@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { metStates } from '../../orders.ts'
 import { glob } from '../../../mesh/match.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 
 interface Snapshot {
@@ -48,6 +49,10 @@ export const listServers = defineTool({
           baselineMs: call ?? 'unknown',
         }
       })
-    return tableAnswer(rows, cursor, `${rows.length} servers match. Figures are of the last 15 minutes.`)
+    return tableAnswer(
+      rows,
+      cursor,
+      `Matching: ${numbered(rows.length, 'server')}. Figures are of the last 15 minutes.`,
+    )
   },
 })

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { wilsonInterval } from '../../../experiments/statistics/proportions.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
 
 const questions = ['verdicts', 'recovery', 'estimates', 'coverage'] as const
@@ -24,7 +25,7 @@ export const queryRuns = defineTool({
       .slice(0, last)
     const plans = [...new Set(runs.map((run) => run.plan))]
     const of = (name: string) => runs.filter((run) => run.plan === name)
-    const text = `Over ${runs.length} ended runs.`
+    const text = `Over ${numbered(runs.length, 'ended run')}.`
     switch (question) {
       case 'verdicts':
         return tableAnswer(

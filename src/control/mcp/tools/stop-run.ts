@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
+import { numbered } from '../../../units/numbered.ts'
 import { bounded, cutMark, defineTool } from '../tool.ts'
 import { quoted } from '../untrusted.ts'
 
@@ -41,7 +42,9 @@ export const stopRun = defineTool({
     return {
       ok: true,
       text:
-        rows.length === 0 ? 'No run was active.' : `${rows.length} runs are ended; their faults are removed.`,
+        rows.length === 0
+          ? 'No run was active.'
+          : `Ended: ${numbered(rows.length, 'run')}. All faults of the ended runs are removed.`,
       data: bounded({ stopped: rows }),
     }
   },
