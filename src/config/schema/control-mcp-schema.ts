@@ -64,7 +64,13 @@ export const controlMcp = z
       .describe(
         'Persons whose keys sign envelopes and approvals. Without a person, agents may propose runs, and no run of an agent begins. With a person, each approval of a guarded experiment needs a signature.',
       ),
-    plans: z.string().min(1).optional().describe('Folder with experiments that agents may read and propose.'),
+    plans: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        'Folder with experiments that agents may read and propose, and with reports of `breakwater search --json` (files `.json`) for suggestions.',
+      ),
   })
   .describe(
     'A separate MCP server through which agents read the state of the gateway, propose and start guarded experiments, and stop experiments. Off by default. Needs `stateDir`.',

@@ -1,5 +1,7 @@
 import { faults } from '../../chaos/faults/index.ts'
 import type { Family } from '../../chaos/fault.ts'
+import { numbered } from '../../units/numbered.ts'
+import type { RunRow } from './run-history.ts'
 import type { Operations } from './tool.ts'
 
 /** A run this much ago proves nothing about today, in milliseconds: 90 days. */
@@ -14,26 +16,31 @@ const probes: readonly (readonly [Family, string, object])[] = [
 ]
 
 export interface Suggestion {
-  readonly kind: 'gap' | 'precursor'
+  readonly kind: 'gap' | 'precursor' | 'finding'
   readonly server: string
   readonly family: string
   readonly reason: string
-  /** Number of incidents or calls behind the reason. */
+  /** Number of incidents, calls or simulated runs behind the reason. */
   readonly n: number
   readonly spec: object
+  /** Single changes of policies that contain the faults of a finding. */
+  readonly containedBy?: readonly string[]
 }
 
-/** Returns pairs of server and fault family with traffic and without a completed run in 90 days; the busiest first. */
-export function gapsIn(
-  { live, history, traffic, clock }: Operations,
-  only: string | undefined,
-): Suggestion[] {
+/** Returns the completed runs of the last 90 days that injected faults. */
+export function provenRuns({ history, clock }: Pick<Operations, 'history' | 'clock'>): readonly RunRow[] {
   const since = new Date(clock.wall() - PROVEN_MS).toISOString()
-  const proven = history
+  return history
     .list()
     .filter(
       ({ state, requestedAt, injected }) => state === 'completed' && injected > 0 && requestedAt > since,
     )
+}
+
+/** Returns pairs of server and fault family with traffic and without a completed run in 90 days; the busiest first. */
+export function gapsIn(operations: Operations, only: string | undefined): Suggestion[] {
+  const { live, traffic } = operations
+  const proven = provenRuns(operations)
   const servers = [...live.current.servers.values()]
     .filter((server) => !server.protected && (only === undefined || server.name === only))
     .map(({ name }) => ({ name, recent: traffic.of((server) => server === name) }))
@@ -51,7 +58,7 @@ export function gapsIn(
           kind: 'gap',
           server: name,
           family,
-          reason: `${name} has ${recent!.perMinute} calls a minute, and no completed run of the family ${family} in 90 days`,
+          reason: `${name} has ${numbered(recent!.perMinute, 'call')} a minute, and no completed run of the family ${family} in 90 days`,
           n: recent!.figures.calls,
           spec: specFor(name, family, type, fields),
         },
@@ -77,7 +84,7 @@ export function precursorsIn({ live, signals, history }: Operations, only: strin
         kind: 'precursor',
         server,
         family: 'connection',
-        reason: `${server}: ${signal}, now and before ${preceded} of ${incidents} incidents${before}`,
+        reason: `${server}: ${signal}, now and before ${preceded} of ${numbered(incidents, 'incident')}${before}`,
         n: preceded,
         spec: specFor(server, 'connection', 'conn.latency', probes[0]![2]),
       },

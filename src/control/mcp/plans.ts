@@ -15,23 +15,65 @@ export type ReadPlan =
     }
   | { readonly ok: false; readonly name: string; readonly problems: readonly string[] }
 
+/** A report of `breakwater search`: faults that slightly violate an objective, in a simulation. */
+export interface SearchReport {
+  readonly seed: number
+  /** Hash of the simulated policies, and the name of their policy set; `none` for no set. */
+  readonly policies: string
+  readonly set: string
+  /** Names of the simulated servers. */
+  readonly servers: readonly string[]
+  /** The objective as a limit on calls: a duration in milliseconds, or a share in [0, 1]. */
+  readonly limit: { readonly metric: 'p95' | 'error_ratio'; readonly most: number }
+  readonly findings: readonly ReportedFinding[]
+}
+
+export interface ReportedFinding {
+  /** The smallest plan, as in a block `chaos`. */
+  readonly faults: readonly {
+    readonly type: string
+    readonly rate: number
+    readonly match?: { readonly server: string; readonly tool?: string | undefined } | undefined
+    readonly when?: { readonly window?: unknown; readonly burst?: unknown } | undefined
+    readonly [own: string]: unknown
+  }[]
+  /** The plan and the violation in words. */
+  readonly inShort: string
+  readonly violation: string
+  /** Number of the runs that confirmed the violation. */
+  readonly runs: number
+  /** The violation beyond the objective, as a share of the allowance, above 0. */
+  readonly excess: number
+  /** Single changes of policies that contain the faults. */
+  readonly containedBy: readonly string[]
+}
+
 /** The folder of plans cannot be read: its owner removed the folder, or forbids reading. */
 export class UnreadableFolder extends Error {}
 
-/** The experiments in the folder `gateway.controlMcp.plans`. A changed file is read anew for the next question. */
+/** The experiments and reports of searches in the folder `gateway.controlMcp.plans`. A changed file is read anew for the next question. */
 export class PlanLibrary {
   readonly #folder: string | undefined
-  readonly #read: (path: string) => Promise<ReadPlan>
+  readonly #read: (path: string) => Promise<ReadPlan | SearchReport>
   /** Files as read before, by path: parsing takes milliseconds, and agents ask often. */
-  readonly #kept = new Map<string, { readonly mark: string; readonly plan: ReadPlan }>()
+  readonly #kept = new Map<string, { readonly mark: string; readonly file: ReadPlan | SearchReport }>()
 
-  constructor(folder: string | undefined, read: (path: string) => Promise<ReadPlan>) {
+  constructor(folder: string | undefined, read: (path: string) => Promise<ReadPlan | SearchReport>) {
     this.#folder = folder
     this.#read = read
   }
 
   /** Returns all plans by name. Empty without a folder; rejects with `UnreadableFolder`. */
   async list(): Promise<readonly ReadPlan[]> {
+    return (await this.#files()).filter((file) => 'ok' in file)
+  }
+
+  /** Returns the reports of searches. Empty without a folder; rejects with `UnreadableFolder`. */
+  async reports(): Promise<readonly SearchReport[]> {
+    return (await this.#files()).filter((file) => 'findings' in file)
+  }
+
+  async #files(): Promise<readonly (ReadPlan | SearchReport)[]> {
     const folder = this.#folder
     if (folder === undefined) return []
     const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
@@ -43,20 +85,20 @@ export class PlanLibrary {
       .slice(0, MAX_FILES)
       .map((file) => join(folder, file))
     for (const path of this.#kept.keys()) if (!paths.includes(path)) this.#kept.delete(path)
-    const plans: ReadPlan[] = []
-    for (const path of paths) plans.push(await this.#planOf(path))
-    return plans
+    const files: (ReadPlan | SearchReport)[] = []
+    for (const path of paths) files.push(await this.#fileOf(path))
+    return files
   }
 
-  async #planOf(path: string): Promise<ReadPlan> {
+  async #fileOf(path: string): Promise<ReadPlan | SearchReport> {
     const mark = await markOf(path)
     const kept = this.#kept.get(path)
-    if (mark !== undefined && kept?.mark === mark) return kept.plan
-    const plan = await this.#read(path)
+    if (mark !== undefined && kept?.mark === mark) return kept.file
+    const file = await this.#read(path)
     // A workload may stand in another file, whose changes the mark does not show.
-    if (mark !== undefined && !JSON.stringify(plan).includes('workload')) this.#kept.set(path, { mark, plan })
+    if (mark !== undefined && !JSON.stringify(file).includes('workload')) this.#kept.set(path, { mark, file })
     else this.#kept.delete(path)
-    return plan
+    return file
   }
 
   async find(name: string): Promise<ReadPlan | undefined> {

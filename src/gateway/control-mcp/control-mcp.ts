@@ -6,7 +6,7 @@ import type { Trust } from '../../approval/trust.ts'
 import type { Controller } from '../../chaos/control/controller.ts'
 import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Config } from '../../config/schema/schema.ts'
-import { PlanLibrary, type ReadPlan } from '../../control/mcp/plans.ts'
+import { PlanLibrary, type ReadPlan, type SearchReport } from '../../control/mcp/plans.ts'
 import { RunHistory } from '../../control/mcp/run-history.ts'
 import { Signals } from '../../control/mcp/signals.ts'
 import type { Operations } from '../../control/mcp/tool.ts'
@@ -22,6 +22,7 @@ import { MAX_DEPTH } from '../../protocol/json-check.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Incidents } from '../../registry/health/incidents.ts'
 import { registerControlMcp } from '../../routes/control-mcp.ts'
+import { reportIn } from '../../sim/search/report.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { readExperiment } from '../guarded/file.ts'
 import { experimentSpec } from '../guarded/spec.ts'
@@ -163,10 +164,10 @@ export async function openControlMcp(
   }
 }
 
-async function readPlan(path: string): Promise<ReadPlan> {
+async function readPlan(path: string): Promise<ReadPlan | SearchReport> {
   const file = await readExperiment(path)
   const name = path.replace(/^.*[/\\]/, '').replace(/\.\w+$/, '')
-  if (!file.ok) return { ok: false, name, problems: file.problems }
+  if (!file.ok) return reportIn(file.written) ?? { ok: false, name, problems: file.problems }
   const { name: planned, title } = file.spec
   // The file may hold a key in a header.
   return {

@@ -11,10 +11,13 @@ import { experimentSpec } from './spec.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { shippedAt } from '../../load/workload.ts'
 
-/** An experiment, both parsed and as written, or the problems of its file. Each problem is one line. */
+/**
+ * An experiment, both parsed and as written, or the problems of its file. Each problem is one line. `written` is
+ * undefined for a file that could not be parsed.
+ */
 export type ReadExperiment =
   | { readonly ok: true; readonly spec: Spec; readonly written: unknown }
-  | { readonly ok: false; readonly problems: readonly string[] }
+  | { readonly ok: false; readonly problems: readonly string[]; readonly written?: unknown }
 
 /** A file's value, or the issues with its text. `valuesIn` records the place of each value in `origins`. */
 type ReadValues = { readonly value: unknown } | { readonly issues: readonly ConfigIssue[] }
@@ -55,7 +58,7 @@ export async function readExperiment(file: string): Promise<ReadExperiment> {
   const parsed = experimentSpec.safeParse(value, { error: () => '' })
   if (parsed.success) return { ok: true, spec: parsed.data, written: value }
   const issues = explain(parsed.error.issues, { schema: experimentSpec, value, origins })
-  return { ok: false, problems: sortIssues(issues, [file]).map(formatIssue) }
+  return { ok: false, problems: sortIssues(issues, [file]).map(formatIssue), written: value }
 }
 
 async function withWorkload(file: string, value: unknown, origins: Origins): Promise<ReadValues> {

@@ -1,10 +1,11 @@
-import { subjects } from '../../claims/subjects.ts'
 import { stringify } from 'yaml'
+import { z } from 'zod'
+import { subjects } from '../../claims/subjects.ts'
 import type { SearchOptions } from './checkpoint.ts'
 import type { Finding } from './findings.ts'
-import { type Genome, type Gene, writtenFaults } from './plan-space.ts'
+import { type Genome, type Gene, MOST_FAULTS, typeNames, writtenFaults } from './plan-space.ts'
 import type { SearchResult } from './search.ts'
-import { type Measured, OUTAGE, type Slo } from './slo.ts'
+import { type Measured, OUTAGE, type SliName, sliNames, type Slo } from './slo.ts'
 import { meanInWords } from '../statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
@@ -50,6 +51,68 @@ export function inJson(result: SearchResult, { sli, target }: Slo, options: Sear
   )
 }
 
+const name = z.string().regex(/^[\w.-]{1,64}$/)
+const fault = z.looseObject({
+  type: z.enum(typeNames),
+  rate: z.number().gt(0).max(1),
+  match: z.strictObject({ server: name, tool: name.optional() }).optional(),
+  when: z
+    .strictObject({
+      burst: z.strictObject({ meanLength: z.number(), per: z.enum(['slot', 'call']) }).optional(),
+      window: z.strictObject({ from: z.number(), to: z.number() }).optional(),
+    })
+    .optional(),
+})
+
+/** The fields of a report in JSON that a reader needs. */
+const reportSchema = z.looseObject({
+  slo: z.strictObject({ sli: z.enum(sliNames as [SliName]), target: z.number().gt(0) }),
+  options: z.looseObject({ policies: z.string(), set: z.string(), tools: z.string(), seed: z.number() }),
+  findings: z
+    .array(
+      z.looseObject({
+        plan: z.array(fault).min(1).max(MOST_FAULTS),
+        confirmed: z.looseObject({ values: z.array(z.number()).min(1), excess: z.number() }),
+        containedBy: z.array(z.string()),
+      }),
+    )
+    .max(100),
+})
+
+/** Reads a report of `inJson`; undefined for any other value. */
+export function reportIn(value: unknown) {
+  const read = reportSchema.safeParse(value)
+  if (!read.success) return undefined
+  const { slo, options, findings } = read.data
+  const { unit, better } = subjects[slo.sli]
+  return {
+    seed: options.seed,
+    /** Hash of the simulated policies, and the name of their policy set; `none` for no set. */
+    policies: options.policies,
+    set: options.set,
+    servers: [...new Set(options.tools.split(',').map((tool) => tool.split('/')[0]!))],
+    /** The objective as a limit on calls. A share of failed tasks limits failed calls too: one fails its task. */
+    limit: {
+      metric: unit === 'ms' ? ('p95' as const) : ('error_ratio' as const),
+      most: better === 'higher' ? 1 - slo.target : slo.target,
+    },
+    findings: findings.map(({ plan, confirmed: { values, excess }, containedBy }) => ({
+      faults: plan,
+      inShort: inShort(plan.map(geneOf)).join(' + '),
+      violation: `${slo.sli} ${meanInWords(values, (one) => valueOf(slo, one))}, ${beyond({ excess })} (${objective(slo)})`,
+      runs: values.length,
+      excess,
+      containedBy,
+    })),
+  }
+}
+
+/** Returns a written fault as a gene: the reverse of `writtenFaults`. */
+function geneOf({ type, rate, match, when, ...rest }: z.output<typeof fault>): Gene {
+  const { name, ttl, maxConcurrent, ...options } = rest
+  return { type, rate, match: match ?? {}, when: when ?? {}, options } as Gene
+}
+
 /** Returns a plan as a `chaos` block for a file, with its measurements and the search options. */
 export function planFile(
   finding: Finding,
@@ -80,7 +143,8 @@ const valueOf = ({ sli }: Slo, value: number) =>
 
 const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
 
-const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % over the SLO's allowance`
+const beyond = ({ excess }: Pick<Measured, 'excess'>) =>
+  `${(excess * 100).toFixed(0)} % over the SLO's allowance`
 
 function inShort(plan: Genome): string[] {
   return plan.map(({ type, match: { server, tool }, rate, when: { burst, window }, options }: Gene) =>

@@ -1,0 +1,136 @@
+import { faults as types } from '../../chaos/faults/index.ts'
+import { policiesOf } from '../../config/call-timeouts.ts'
+import { configHash } from '../../config/hash.ts'
+import { hashOf } from '../../experiments/guarded/spec.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { numbered } from '../../units/numbered.ts'
+import { provenRuns, type Suggestion } from './next-target.ts'
+import type { ReportedFinding, SearchReport } from './plans.ts'
+import type { Operations } from './tool.ts'
+import { quoted } from './untrusted.ts'
+
+/** Share of the treatment in the first stage, hits wanted in this stage, and its longest duration in milliseconds. */
+const SHARE = 0.1
+const HITS = 5
+const LONGEST_MS: Millis = 1_800_000
+
+/** Most findings looked at, those with the smallest violations. */
+const MAX_FINDINGS = 100
+
+/** Lowest limit of a spec's gate on the error ratio: the gate protects, and the hypothesis has the objective. */
+const LEAST_LIMIT = 0.05
+
+/** The findings of searches for servers of this gateway, the smallest violation first. */
+export interface Findings {
+  readonly suggestions: readonly Suggestion[]
+  /** Number of findings that no experiment on an unprotected server of this gateway can have. */
+  readonly unfit: number
+}
+
+/**
+ * Returns findings of the reports in the folder of plans, except findings whose fault types a completed run has injected
+ * at the server in 90 days. The smallest violations come first: nobody notices such violations in production. `only`: a
+ * server; default: all servers.
+ */
+export async function findingsIn(operations: Operations, only: string | undefined): Promise<Findings> {
+  const proven = provenRuns(operations)
+  let unfit = 0
+  const suggestions: Suggestion[] = []
+  const all = (await operations.plans.reports())
+    .flatMap((report) => report.findings.map((finding) => ({ finding, report })))
+    .sort((a, b) => a.finding.excess - b.finding.excess)
+  for (const { finding, report } of all.slice(0, MAX_FINDINGS)) {
+    const servers = serversFor(finding, report, operations)
+    const [server] = only === undefined ? servers : servers.filter((name) => name === only)
+    if (servers.length === 0) unfit++
+    if (server === undefined) continue
+    const isProven = proven.some(
+      (run) => run.servers.includes(server) && finding.faults.every(({ type }) => run.faults.includes(type)),
+    )
+    const suggestion = suggestionOf(finding, report, server, operations)
+    if (suggestion === undefined) unfit++
+    else if (!isProven) suggestions.push(suggestion)
+  }
+  return { suggestions, unfit }
+}
+
+/** Returns the unprotected servers of this gateway that all faults of a finding can hit, the busiest first. */
+function serversFor(
+  { faults }: ReportedFinding,
+  report: SearchReport,
+  { live, traffic }: Operations,
+): readonly string[] {
+  const named = new Set(faults.flatMap(({ match }) => match?.server ?? []))
+  if (named.size > 1) return []
+  const paceOf = (name: string) => traffic.of((server) => server === name)?.perMinute ?? 0
+  return [...live.current.servers.values()]
+    .filter((server) => {
+      const isMeant = named.size === 0 ? report.servers.includes(server.name) : named.has(server.name)
+      if (!isMeant || server.protected) return false
+      const tools = server.entries('tools').map(({ key }) => key)
+      return faults.every(({ match }) => match?.tool === undefined || tools.includes(match.tool))
+    })
+    .map(({ name }) => name)
+    .sort((a, b) => paceOf(b) - paceOf(a))
+}
+
+/** Returns a suggestion with a spec; undefined when no spec can have the faults. */
+function suggestionOf(
+  finding: ReportedFinding,
+  { limit, policies, set, seed, servers }: SearchReport,
+  server: string,
+  { live, traffic, spec: schema }: Operations,
+): Suggestion | undefined {
+  const { faults, runs, inShort, violation } = finding
+  const aimed = faults.map(({ match, when = {}, ttl, maxConcurrent, ...rest }) => ({
+    ...rest,
+    name: rest.type,
+    ...(match?.tool !== undefined && { match: { tool: match.tool } }),
+    // The stage takes the place of a window.
+    ...(when.burst !== undefined && { when: { burst: when.burst } }),
+  }))
+  const hitsPerMs = faults.reduce((sum, { match, rate }) => {
+    const isMeant = (name: string, tool: string) => name === server && tool === (match?.tool ?? tool)
+    return sum + ((traffic.of(isMeant)?.perMinute ?? 0) * rate * SHARE) / 60_000
+  }, 0)
+  const wantedMs = hitsPerMs === 0 ? 0 : Math.ceil(HITS / hitsPerMs / 60_000) * 60_000
+  const duration = Math.min(LONGEST_MS, Math.max(60_000, wantedMs))
+  const { metric, most } = limit
+  const claim =
+    metric === 'p95' ? `p95 <= ${most}ms` : `error_ratio <= ${Number((most * 100).toPrecision(6))}%`
+  const above = metric === 'p95' ? LEAST_LIMIT : Math.min(0.9, Math.max(LEAST_LIMIT, 2 * most))
+  const spec = {
+    // A name has at most 40 characters, and each finding of a server needs a name of its own.
+    name: `${server.slice(0, 24)}-finding-${hashOf(aimed).slice(0, 6)}`,
+    owner: 'control MCP server',
+    reason: `Find out whether the faults that a search found in a simulation violate the objective at ${server}.`,
+    hypothesis: { steadyState: [claim] },
+    targets: { server },
+    faults: aimed,
+    stages: [{ share: SHARE, duration }],
+    gate: { rollbackOn: [{ metric: 'error_ratio', above, for: '10s' }] },
+  }
+  if (!schema.safeParse(spec).success) return undefined
+  const isEverywhere = servers.length > 1 && faults.some(({ match }) => match === undefined)
+  const asSimulated = configHash(policiesOf(live.current.config)) === policies && set === 'none'
+  const reason = [
+    `a simulation found ${inShort}: ${violation}; ${numbered(runs, 'run')}, seed ${seed}`,
+    ...(asSimulated ? [] : ['simulated under other policies than the default set here']),
+    ...(isEverywhere ? [`simulated at ${numbered(servers.length, 'server')}, and the spec hits one`] : []),
+    ...(faults.some(({ when }) => when?.window !== undefined)
+      ? ['simulated in a span of time, and the spec hits during the whole stage']
+      : []),
+    hitsPerMs === 0
+      ? 'no recent traffic'
+      : `about ${numbered(Math.round(hitsPerMs * duration), 'hit')} in the stage`,
+  ].join('; ')
+  return {
+    kind: 'finding',
+    server,
+    family: [...new Set(faults.map(({ type }) => types[type]?.family ?? type))].join('+'),
+    reason: reason.slice(0, 1_000),
+    n: runs,
+    containedBy: finding.containedBy.slice(0, 3).map(quoted),
+    spec,
+  }
+}
