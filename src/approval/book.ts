@@ -26,8 +26,6 @@ export interface Remaining {
 /** The use of an envelope, also of an envelope that is not installed. */
 interface Use {
   readonly spentAt: number[]
-  /** Runs begun whose end is not known. */
-  readonly open: Set<string>
   aborts: number
   isWithdrawn: boolean
 }
@@ -41,6 +39,8 @@ export class Book {
   /** Runs by the proposal that began the run. */
   readonly #runs = new Map<string, string>()
   readonly #known = new Set<string>()
+  /** Runs begun whose end is not known, with their envelopes; undefined: a person approved the run. */
+  readonly #open = new Map<string, string | undefined>()
   readonly #reached: (Reached & { readonly at: number })[] = []
   #latest = 0
   /** Time of the last damage: envelopes signed for an earlier begin are suspended, because their use is unknown. */
@@ -75,20 +75,16 @@ export class Book {
         this.#runs.set(entry.proposal, entry.run)
         this.#known.add(entry.run)
         if (entry.nonce !== undefined) this.#nonces.add(entry.nonce)
-        if (entry.envelope === undefined) return
-        const use = this.#useOf(entry.envelope)
-        use.spentAt.push(entry.at)
-        use.open.add(entry.run)
+        this.#open.set(entry.run, entry.envelope)
+        if (entry.envelope !== undefined) this.#useOf(entry.envelope).spentAt.push(entry.at)
         return
       }
       case 'over': {
-        if (entry.envelope !== undefined) {
-          const use = this.#useOf(entry.envelope)
-          if (!use.open.delete(entry.run)) return
-          if (entry.state !== 'completed') use.aborts++
-        }
+        const envelope = this.#open.get(entry.run)
+        if (!this.#open.delete(entry.run)) return
         if (entry.state === 'completed')
           this.#reached.push(...entry.reached.map((one) => ({ at: entry.at, ...one })))
+        else if (envelope !== undefined) this.#useOf(envelope).aborts++
         return
       }
       case 'damaged':
@@ -105,14 +101,13 @@ export class Book {
 
   #useOf(id: string): Use {
     let use = this.#uses.get(id)
-    if (use === undefined)
-      this.#uses.set(id, (use = { spentAt: [], open: new Set(), aborts: 0, isWithdrawn: false }))
+    if (use === undefined) this.#uses.set(id, (use = { spentAt: [], aborts: 0, isWithdrawn: false }))
     return use
   }
 
-  /** Returns the runs without a known end, with their envelopes. */
+  /** Returns the runs in envelopes without a known end. */
   get openRuns(): readonly { readonly run: string; readonly envelope: string }[] {
-    return [...this.#uses].flatMap(([envelope, { open }]) => [...open].map((run) => ({ run, envelope })))
+    return [...this.#open].flatMap(([run, envelope]) => (envelope === undefined ? [] : [{ run, envelope }]))
   }
 
   envelope(id: string): EnvelopeState | undefined {

@@ -282,7 +282,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     trustedKeys: trust.size,
     onOver: (run) => controlMcp?.ended(run),
-    exceededBy: (...run) => controlMcp?.agentRuns.exceededBy(...run),
+    exceededBy: (...run) => controlMcp?.agentRuns.active.exceededBy(...run),
     controller,
     arms,
     state: context.state,

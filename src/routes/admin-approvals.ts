@@ -1,9 +1,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import type { AgentRuns, Proposal } from '../approval/agent-runs.ts'
+import type { AgentRuns } from '../approval/agent-runs.ts'
 import { signedApprovalSchema, signedLiftSchema } from '../approval/approval.ts'
 import { signedEnvelopeSchema } from '../approval/envelope.ts'
 import { withoutSecrets } from '../chaos/plan/schema.ts'
+import type { Proposal } from '../approval/proposals.ts'
 import type { Refusal } from '../approval/refusal.ts'
 import { malformed, read } from './answers.ts'
 
@@ -31,33 +32,33 @@ export function registerAdminApprovals(
   app: FastifyInstance,
   { agentRuns, targets }: AdminApprovalsParts,
 ): void {
+  const { envelopes, proposals } = agentRuns
+
   app.get('/admin/envelopes', () => ({
     gateway: agentRuns.gateway,
     environment: agentRuns.environment,
     trust: agentRuns.trust.fingerprint,
     targets: targets(),
-    envelopes: agentRuns.envelopes.map(
-      ({ envelope, by, remaining, isWithdrawn, isExpired, aborts, spentAt }) => ({
-        envelope,
-        by,
-        remaining,
-        runs: spentAt.length,
-        aborts,
-        state: isWithdrawn
-          ? 'withdrawn'
-          : isExpired
-            ? 'expired'
-            : remaining.aborts === 0
-              ? 'suspended'
-              : 'in force',
-      }),
-    ),
+    envelopes: envelopes.list.map(({ envelope, by, remaining, isWithdrawn, isExpired, aborts, spentAt }) => ({
+      envelope,
+      by,
+      remaining,
+      runs: spentAt.length,
+      aborts,
+      state: isWithdrawn
+        ? 'withdrawn'
+        : isExpired
+          ? 'expired'
+          : remaining.aborts === 0
+            ? 'suspended'
+            : 'in force',
+    })),
   }))
 
   app.post('/admin/envelopes', async ({ body }, reply) => {
     const wanted = read(signedEnvelopeSchema, body ?? {}, 'the envelope')
     if (!wanted.ok) return malformed(reply, wanted)
-    const installed = await agentRuns.install(wanted.value)
+    const installed = await envelopes.install(wanted.value)
     return installed.ok
       ? reply.code(201).send({ installed: installed.envelope.id })
       : refused(reply, installed)
@@ -66,7 +67,7 @@ export function registerAdminApprovals(
   app.post('/admin/envelopes/lift', async ({ body }, reply) => {
     const wanted = read(signedLiftSchema, body ?? {}, 'the order')
     if (!wanted.ok) return malformed(reply, wanted)
-    const lifted = await agentRuns.lift(wanted.value)
+    const lifted = await envelopes.lift(wanted.value)
     return lifted.ok ? reply.send({ lifted: wanted.value.lift.envelope }) : refused(reply, lifted)
   })
 
@@ -74,14 +75,14 @@ export function registerAdminApprovals(
   app.post<ById>('/admin/envelopes/:id/withdraw', async ({ params, body }, reply) => {
     const wanted = read(withdrawal, body ?? {}, 'the order')
     if (!wanted.ok) return malformed(reply, wanted)
-    const withdrawn = await agentRuns.withdraw(params.id, wanted.value.by)
+    const withdrawn = await envelopes.withdraw(params.id, wanted.value.by)
     return withdrawn.ok ? reply.send({ withdrawn: params.id }) : refused(reply, withdrawn)
   })
 
-  app.get('/admin/proposals', () => ({ proposals: agentRuns.proposals.map(inShort) }))
+  app.get('/admin/proposals', () => ({ proposals: proposals.list.map(inShort) }))
 
   app.get<ById>('/admin/proposals/:id', ({ params: { id } }, reply) => {
-    const proposal = agentRuns.proposal(id)
+    const proposal = proposals.get(id)
     if (proposal === undefined)
       return reply
         .code(404)
@@ -96,14 +97,14 @@ export function registerAdminApprovals(
       doubts: plan.doubts,
       exceeded,
       /** The document to sign. */
-      approval: agentRuns.approvalOf(id, proposal, firstStage),
+      approval: agentRuns.approvals.documentOf(id, proposal, firstStage),
     }
   })
 
   app.post('/admin/proposals/approve', async ({ body }, reply) => {
     const wanted = read(signedApprovalSchema, body ?? {}, 'the approval')
     if (!wanted.ok) return malformed(reply, wanted)
-    const approved = await agentRuns.approve(wanted.value)
+    const approved = await proposals.approve(wanted.value)
     return approved.ok ? reply.send(inShort(approved.proposal)) : refused(reply, approved)
   })
 }

@@ -160,7 +160,7 @@ export function registerAdminGuarded(
 /** Registers the approval of a person's waiting run by a signature. */
 function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agentRuns: AgentRuns): void {
   const hashesOf = ({ name, spec, firstStage, targets }: RunRecord) =>
-    agentRuns.hashesOf(guarded.specOf(name) ?? spec, firstStage, { targets })
+    agentRuns.hasher.of(guarded.specOf(name) ?? spec, firstStage, { targets })
   const waiting = (name: string) => {
     const run = guarded.get(name)
     return run?.state === 'pending_approval' ? run : undefined
@@ -173,7 +173,7 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
     const run = waiting(name)
     if (run === undefined) return reply.code(404).send(notWaiting(name))
     const hashes = hashesOf(run)
-    const approval = agentRuns.approvalOf(run.id, hashes, run.firstStage)
+    const approval = agentRuns.approvals.documentOf(run.id, hashes, run.firstStage)
     return {
       spec: run.spec,
       firstStage: run.firstStage + 1,
@@ -189,10 +189,10 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
     if (!wanted.ok) return malformed(reply, wanted)
     const run = waiting(name)
     if (run === undefined) return reply.code(404).send(notWaiting(name))
-    const checked = agentRuns.check(wanted.value, run.id, hashesOf(run), run.firstStage)
+    const checked = agentRuns.approvals.check(wanted.value, run.id, hashesOf(run), run.firstStage)
     if (!checked.ok) return refused(reply, checked)
     const { by, keyId } = checked
-    const used = await agentRuns.useApproval(wanted.value, by, run.id)
+    const used = await agentRuns.approvals.use(wanted.value, by, run.id)
     if (used !== undefined) return refused(reply, used)
     const { fingerprint: trust } = agentRuns.trust
     return answered(await guarded.approve(name, by, { proved: 'key', keyId, trust }), reply)

@@ -6,7 +6,7 @@ import {
   type Tool,
 } from '@modelcontextprotocol/server'
 import { z } from 'zod'
-import type { Agent } from '../../approval/agent-runs.ts'
+import type { Agent } from '../../approval/agent.ts'
 import { refusal, type Refusal } from '../../approval/refusal.ts'
 import { Origins } from '../../config/files/places.ts'
 import { explain } from '../../config/issues/explain.ts'

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import type { Agent, AgentRuns } from '../../approval/agent-runs.ts'
+import type { Agent } from '../../approval/agent.ts'
+import type { AgentRuns } from '../../approval/agent-runs.ts'
 import type { Refusal } from '../../approval/refusal.ts'
 import type { Controller } from '../../chaos/control/controller.ts'
 import type { GuardedExperiments } from '../../experiments/guarded/guarded.ts'

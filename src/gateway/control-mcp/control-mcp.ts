@@ -1,7 +1,7 @@
 import { stringify } from 'yaml'
 import { openGatewayId } from '../../approval/gateway-id.ts'
 import { Ledger } from '../../approval/ledger.ts'
-import { AgentRuns } from '../../approval/agent-runs.ts'
+import { type AgentRuns, createAgentRuns } from '../../approval/agent-runs.ts'
 import type { Trust } from '../../approval/trust.ts'
 import type { Controller } from '../../chaos/control/controller.ts'
 import { withoutSecrets } from '../../chaos/plan/schema.ts'
@@ -90,7 +90,7 @@ export async function openControlMcp(
   if (opened.damage !== undefined)
     log.warn({ damage: opened.damage }, 'the ledger of approvals is damaged: all envelopes are suspended')
   const history = new RunHistory(parts.earlier, () => guarded.list(), parts.findRun)
-  const agentRuns = new AgentRuns(
+  const agentRuns = createAgentRuns(
     {
       clock,
       gateway,
@@ -152,7 +152,7 @@ export async function openControlMcp(
     signals,
     ended(run) {
       history.over(run)
-      agentRuns.ended(run)
+      agentRuns.active.ended(run)
     },
     listen: () => listenAt(address, app, 'gateway.controlMcp.listen'),
     async close() {

@@ -39,7 +39,7 @@ export const getStatus = defineTool({
           return { run: id, plan, state, by, phase: run.phase, stage: run.stage + 1 }
         }),
         incidents: incidents.open.slice(0, 10).map(({ id, server, reason }) => ({ id, server, reason })),
-        proposals: agentRuns.proposals
+        proposals: agentRuns.proposals.list
           .filter(({ by }) => by === agent.name)
           .map(({ id, spec, expiresAt, envelope, approval, started }) => ({
             proposal: id,
@@ -54,7 +54,7 @@ export const getStatus = defineTool({
                     : 'inside',
             expiresAt: new Date(expiresAt).toISOString(),
           })),
-        envelopes: agentRuns.envelopes
+        envelopes: agentRuns.envelopes.list
           .filter(({ isWithdrawn, isExpired }) => !isWithdrawn && !isExpired)
           .slice(0, 8)
           .map(({ envelope, by, remaining }) => ({

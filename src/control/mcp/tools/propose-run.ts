@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Proposal } from '../../../approval/agent-runs.ts'
+import type { Proposal } from '../../../approval/proposals.ts'
 import { bounded, defineTool } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 import { estimateOf } from '../estimate.ts'
@@ -32,7 +32,11 @@ export const proposeRun = defineTool({
     const read = await readSpec({ plan, spec: given, expect }, operations)
     if (!read.ok) return read
     const { spec } = read
-    const proposed = await operations.agentRuns.propose(agent, { spec, firstStage: firstStage - 1, why })
+    const proposed = await operations.agentRuns.proposals.propose(agent, {
+      spec,
+      firstStage: firstStage - 1,
+      why,
+    })
     return proposed.ok ? answerOf(proposed.proposal, operations) : proposed
   },
 })

@@ -22,7 +22,7 @@ export const startRun = defineTool({
   }),
   output: z.object({ run: z.string(), state: z.string(), endsBy: z.string(), pollAfterMs: z.int() }),
   async run({ proposal, key }, { agent, operations: { agentRuns, clock } }) {
-    const started = await agentRuns.start(agent, proposal, key)
+    const started = await agentRuns.starts.start(agent, proposal, key)
     if (!started.ok) return started
     const { id, state, spec, beganAt = clock.wall() } = started.run
     const endsBy = new Date(beganAt + lengthOf(spec) + spec.recovery.within).toISOString()

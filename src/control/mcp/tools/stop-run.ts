@@ -30,7 +30,7 @@ export const stopRun = defineTool({
   }),
   run({ run, all, why }, { agent, operations: { agentRuns } }) {
     if (run === undefined && !all) return refusal('invalid', 'give run or all')
-    const stopped = agentRuns.stop(agent, run !== undefined && !all ? { run } : 'all', quoted(why))
+    const stopped = agentRuns.active.stop(agent, run !== undefined && !all ? { run } : 'all', quoted(why))
     if ('ok' in stopped) return stopped
     const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
       run: id,

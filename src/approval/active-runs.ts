@@ -1,0 +1,99 @@
+import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
+import { isOver, type RunRecord, type Targets } from '../experiments/guarded/record.ts'
+import type { Spec, SpecFault } from '../experiments/guarded/spec.ts'
+import type { Agent } from './agent.ts'
+import { digestOf } from './digest.ts'
+import type { DurableBook } from './durable-book.ts'
+import type { HitTool } from './envelope.ts'
+import { type Envelopes, faultDigest } from './envelopes.ts'
+import { type Refusal, refusal } from './refusal.ts'
+import type { RunHasher } from './run-hashes.ts'
+
+/** An active run of an agent. */
+export interface ActiveRun {
+  /** The envelope that the run is inside of; undefined for a run that a person approved. */
+  readonly envelope: string | undefined
+  readonly hit: readonly HitTool[]
+  readonly spec: Spec
+}
+
+/** The runs that agents began, until their end. */
+export class ActiveRuns {
+  readonly #runs: Pick<GuardedExperiments, 'stop' | 'get' | 'list'>
+  readonly #book: DurableBook
+  readonly #envelopes: Envelopes
+  readonly #hasher: RunHasher
+  /** By the run's id. */
+  readonly #active = new Map<string, ActiveRun>()
+
+  constructor(parts: {
+    readonly runs: Pick<GuardedExperiments, 'stop' | 'get' | 'list'>
+    readonly book: DurableBook
+    readonly envelopes: Envelopes
+    readonly hasher: RunHasher
+  }) {
+    this.#runs = parts.runs
+    this.#book = parts.book
+    this.#envelopes = parts.envelopes
+    this.#hasher = parts.hasher
+  }
+
+  add(id: string, run: ActiveRun): void {
+    this.#active.set(id, run)
+  }
+
+  /** Counts a run that did not begin after all as failed: what was spent stays spent. */
+  failed(id: string): void {
+    const known = this.#active.get(id)
+    if (known === undefined) return
+    this.#active.delete(id)
+    this.#book.over({ kind: 'over', run: id, state: 'failed', envelope: known.envelope, reached: [] })
+  }
+
+  /** Hears of the end of each run. A fault counts for the ladder if the run injected the fault often enough. */
+  ended(run: RunRecord): void {
+    const known = this.#active.get(run.id)
+    if (known === undefined) return
+    this.#active.delete(run.id)
+    const { envelope, hit, spec } = known
+    const share = Math.max(0, ...run.stages.map((stage) => stage.share))
+    const identities = [...new Set(hit.map(({ identity }) => identity))]
+    const isProven = ({ name }: SpecFault) =>
+      (run.faults.find((fault) => fault.name === name)?.injected ?? 0) >= spec.gate.minimum
+    const proven = run.state === 'completed' ? spec.faults.filter(isProven).map(faultDigest) : []
+    const reached = identities.flatMap((identity) => proven.map((fault) => ({ identity, fault, share })))
+    this.#book.over({ kind: 'over', run: run.id, state: run.state, envelope, reached })
+  }
+
+  /** Returns why an active run must end: its targets grew, or the run exceeds its envelope. Call during the run. */
+  exceededBy(run: string, targets: Targets, hitsPerMinute: number): string | undefined {
+    const known = this.#active.get(run)
+    if (known === undefined) return undefined
+    const { envelope: id, hit, spec } = known
+    const state = id === undefined ? undefined : this.#envelopes.get(id)
+    if (state?.isWithdrawn === true) return `the envelope ${id} was withdrawn`
+    const allowed = new Set(hit.map(digestOf))
+    const added = this.#hasher.hitToolsOf({ targets }, spec).find((tool) => !allowed.has(digestOf(tool)))
+    if (added !== undefined)
+      return `the targets changed during the run: ${added.server}/${added.tool} (${added.effect}) was not among the permitted targets`
+    const most = state?.envelope.traffic?.hitsPerMinute
+    return most !== undefined && hitsPerMinute > most
+      ? `the run injected ${hitsPerMinute} faults within a minute, and its envelope allows ${most}`
+      : undefined
+  }
+
+  /** Ends a run, or with `all` each waiting and current run. Always allowed, and repeatable. */
+  stop(agent: Agent, wanted: { readonly run: string } | 'all', why: string): readonly RunRecord[] | Refusal {
+    const all = this.#runs.list()
+    const isNamed = (key: 'id' | 'name') => (run: RunRecord) => wanted !== 'all' && run[key] === wanted.run
+    // An id first: a plan may have the name of another run.
+    const byId = all.filter(isNamed('id'))
+    const named = byId.length > 0 ? byId : all.filter(isNamed('name'))
+    const found = wanted === 'all' ? all.filter((run) => !isOver(run)) : named
+    if (found.length === 0 && wanted !== 'all')
+      return refusal('not_found', `there is no run ${wanted.run.slice(0, 64)}`)
+    for (const run of found) if (!isOver(run)) this.#runs.stop(run.name, agent.name, why)
+    this.#book.emit({ order: 'stop_run', by: agent.name, result: 'stopped', detail: why })
+    return found.map((run) => this.#runs.get(run.name) ?? run)
+  }
+}

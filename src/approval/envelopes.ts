@@ -1,0 +1,210 @@
+import type { Survey } from '../experiments/guarded/guarded.ts'
+import type { Spec, SpecFault } from '../experiments/guarded/spec.ts'
+import { formatDuration } from '../units/duration.ts'
+import type { SignedLift } from './approval.ts'
+import type { EnvelopeState, Remaining } from './book.ts'
+import { digestOf } from './digest.ts'
+import type { DurableBook } from './durable-book.ts'
+import {
+  type Envelope,
+  envelopeSchema,
+  type Exceeded,
+  type HitTool,
+  outsideOf,
+  type Proposed,
+  type SignedEnvelope,
+  unsoundIn,
+} from './envelope.ts'
+import { HOUR_MS } from './hourly-limit.ts'
+import { type Refusal, refusal } from './refusal.ts'
+import type { Trust } from './trust.ts'
+
+export interface EnvelopesParts {
+  readonly gateway: string
+  readonly environment: string
+  readonly trust: Trust
+  readonly isFreeText: Proposed['isFreeText']
+  /** Distinct tenants among recent calls to the targets; undefined without recent calls. */
+  readonly tenantsOf: (hit: readonly HitTool[]) => number | undefined
+}
+
+/** A run that looks for an envelope. */
+export interface Wanted {
+  readonly by: string
+  readonly spec: Spec
+  readonly firstStage: number
+  readonly hit: readonly HitTool[]
+  readonly targets: Survey['targets']
+}
+
+/** The result of the search for an envelope. `refused`: an envelope covers the run, but lacks budget or time. */
+export interface Nearest {
+  readonly state?: EnvelopeState
+  /** The limits exceeded of the envelope with the fewest exceeded limits. */
+  readonly exceeded: readonly Exceeded[]
+  readonly refused?: Refusal
+}
+
+/** Returns the digest of a fault, whatever its name and the tools that the fault matches. */
+export const faultDigest = ({ name: _, match: __, ...fault }: SpecFault): string => digestOf(fault)
+
+/** The signed envelopes of the gateway. */
+export class Envelopes {
+  readonly #parts: EnvelopesParts
+  readonly #book: DurableBook
+
+  constructor(parts: EnvelopesParts, book: DurableBook) {
+    this.#parts = parts
+    this.#book = book
+  }
+
+  get list(): readonly (EnvelopeState & { readonly remaining: Remaining; readonly isExpired: boolean })[] {
+    const now = this.#book.time.now()
+    const { envelopes } = this.#book.state
+    return envelopes.map((state) => ({
+      ...state,
+      remaining: this.#book.state.remaining(state, now),
+      isExpired: now >= Date.parse(state.envelope.expiresAt),
+    }))
+  }
+
+  /** Returns an installed envelope, also an expired or withdrawn one. */
+  get(id: string): EnvelopeState | undefined {
+    return this.#book.state.envelope(id)
+  }
+
+  /** Installs an envelope that a trusted person signed. */
+  async install(
+    signed: SignedEnvelope,
+  ): Promise<{ readonly ok: true; readonly envelope: Envelope } | Refusal> {
+    const found = this.#readSigned(signed)
+    if (!found.ok) return this.#book.refuse(signed.signature.by, 'envelope', found)
+    const { envelope, by } = found
+    return (await this.#book.write({ kind: 'envelope', signed, by })) ?? { ok: true, envelope }
+  }
+
+  #readSigned({
+    envelope: given,
+    signature,
+  }: SignedEnvelope): { readonly ok: true; readonly envelope: Envelope; readonly by: string } | Refusal {
+    const read = envelopeSchema.safeParse(given)
+    if (!read.success) {
+      const { path = [], message = '' } = read.error.issues[0] ?? {}
+      return refusal('invalid', `the envelope cannot be used: ${path.join('.')}: ${message}`)
+    }
+    const envelope = read.data
+    const verified = this.#parts.trust.verify('envelope', given, signature)
+    if (!verified.ok) return refusal('not_allowed', verified.why)
+    const problems = unsoundIn(envelope)
+    if (problems.length > 0) return refusal('invalid', problems.join('; '))
+    const misplaced = this.#misplaced(envelope)
+    if (misplaced !== undefined) return misplaced
+    if (this.get(envelope.id) !== undefined)
+      return refusal('invalid', `there is an envelope ${envelope.id} already: sign one with another id`)
+    return { ok: true, envelope, by: verified.by }
+  }
+
+  async withdraw(id: string, by: string): Promise<{ readonly ok: true } | Refusal> {
+    if (this.get(id) === undefined) return refusal('not_found', `there is no envelope ${id}`)
+    return (await this.#book.write({ kind: 'withdrawn', envelope: id, by })) ?? { ok: true }
+  }
+
+  /** Lifts a suspension, by a person's signed order. */
+  async lift(signed: SignedLift): Promise<{ readonly ok: true } | Refusal> {
+    const { lift, signature } = signed
+    const refuse = (refused: Refusal) => this.#book.refuse(signature.by, 'lift', refused)
+    const verified = this.#parts.trust.verify('lift', lift, signature)
+    if (!verified.ok) return refuse(refusal('not_allowed', verified.why))
+    if (lift.gateway !== this.#parts.gateway)
+      return refuse(refusal('wrong_gateway', 'the order was signed for another gateway'))
+    if (this.#book.state.isUsed(lift.nonce))
+      return refuse(refusal('approval_used', 'the order was used before'))
+    if (this.get(lift.envelope) === undefined)
+      return refusal('not_found', `there is no envelope ${lift.envelope}`)
+    return (await this.#book.write({ kind: 'lifted', signed, by: verified.by })) ?? { ok: true }
+  }
+
+  /** Returns the usable envelope that the run is inside of, or why there is none. */
+  nearest(run: Wanted): Nearest {
+    const now = this.#book.time.now()
+    let nearest: readonly Exceeded[] | undefined
+    let refused: Refusal | undefined
+    for (const state of this.#book.state.envelopes) {
+      const { envelope, isWithdrawn } = state
+      if (isWithdrawn) continue
+      const misplaced = this.#misplaced(envelope) ?? untimely(envelope, now)
+      if (misplaced !== undefined) {
+        refused ??= misplaced
+        continue
+      }
+      const exceeded = outsideOf(envelope, this.#proposed(run, now))
+      if (exceeded.length > 0) {
+        if (nearest === undefined || exceeded.length < nearest.length) nearest = exceeded
+        continue
+      }
+      const spent = spentOf(state, this.#book.state.remaining(state, now), now)
+      if (spent === undefined) return { state, exceeded: [] }
+      refused = spent
+    }
+    // A run inside of a used-up envelope is told so; otherwise the exceeded limits help more.
+    const isInsideOne = refused?.code === 'budget_spent' || refused?.code === 'suspended'
+    if (nearest !== undefined && !isInsideOne) return { exceeded: nearest }
+    return { exceeded: [], ...(refused !== undefined && { refused }) }
+  }
+
+  #proposed({ targets, ...run }: Wanted, now: number): Proposed {
+    const { environment, isFreeText, tenantsOf } = this.#parts
+    return {
+      ...run,
+      environment,
+      now,
+      covered: targets.servers.flatMap(({ name: server, tools }) => tools.map((tool) => ({ server, tool }))),
+      isFreeText,
+      tenants: tenantsOf(run.hit),
+      completedShare: (identity, fault) => this.#book.state.completedShare(identity, faultDigest(fault), now),
+    }
+  }
+
+  #misplaced({ gateway }: Envelope): Refusal | undefined {
+    if (gateway === this.#parts.gateway) return undefined
+    return refusal(
+      'wrong_gateway',
+      `the envelope was signed for ${gateway}, and this gateway is ${this.#parts.gateway}`,
+    )
+  }
+}
+
+/** Returns the refusal of an envelope that is over or has not begun; undefined when in force. */
+function untimely({ id, notBefore, expiresAt }: Envelope, now: number): Refusal | undefined {
+  if (now >= Date.parse(expiresAt)) return refusal('expired', `the envelope ${id} expired at ${expiresAt}`)
+  const waitMs = Date.parse(notBefore) - now
+  if (waitMs <= 0) return undefined
+  return refusal('expired', `the envelope ${id} begins at ${notBefore}`, {
+    repeat: 'later',
+    retryAfterMs: waitMs,
+  })
+}
+
+/** Returns the refusal of an envelope without a run left; undefined when a run is left. */
+function spentOf(
+  { envelope: { id, budget }, aborts: uncompleted, spentAt }: EnvelopeState,
+  { runs, today, aborts }: Remaining,
+  now: number,
+): Refusal | undefined {
+  if (aborts === 0)
+    return refusal(
+      'suspended',
+      `${uncompleted} runs in the envelope ${id} did not complete: a person must lift the suspension`,
+      { see: `breakwater envelope lift ${id} --key FILE` },
+    )
+  if (runs === 0)
+    return refusal('budget_spent', `the envelope ${id} allows ${budget.runs} runs, and all began`)
+  if (today > 0) return undefined
+  const first = spentAt.find((at) => at > now - 24 * HOUR_MS) ?? now
+  const retryAfterMs = first + 24 * HOUR_MS - now
+  return refusal(
+    'budget_spent',
+    `the envelope ${id} allows ${budget.perDay} runs a day; the next may begin in ${formatDuration(Math.ceil(retryAfterMs / 60_000) * 60_000)}`,
+    { repeat: 'later', retryAfterMs },
+  )
+}

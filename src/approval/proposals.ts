@@ -1,0 +1,216 @@
+import { randomBytes } from 'node:crypto'
+import type { GuardedExperiments, Plan } from '../experiments/guarded/guarded.ts'
+import type { RunRecord } from '../experiments/guarded/record.ts'
+import type { Spec } from '../experiments/guarded/spec.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { type Agent, readOnly } from './agent.ts'
+import { changedBetween, type RunHashes, type SignedApproval } from './approval.ts'
+import type { Approvals } from './approvals.ts'
+import type { DurableBook } from './durable-book.ts'
+import type { Exceeded, HitTool } from './envelope.ts'
+import type { Envelopes } from './envelopes.ts'
+import { HOUR_MS, HourlyLimit } from './hourly-limit.ts'
+import { type Refusal, refusal } from './refusal.ts'
+import type { RunHasher } from './run-hashes.ts'
+
+/** Life of a proposal, in milliseconds. */
+const PROPOSAL_LIFE_MS: Millis = 3_600_000
+
+/**
+ * Most proposals of an agent that wait for a start, and most that began a run. Another replaces the oldest of the
+ * same agent. No limit over all agents is needed, because the config has at most 32 agents.
+ */
+const MAX_OF_AGENT = 8
+
+/** Most new proposals of an agent in an hour. */
+const MAX_PROPOSED = 60
+
+export interface Proposal extends RunHashes {
+  readonly id: string
+  readonly by: string
+  readonly spec: Spec
+  readonly firstStage: number
+  readonly why: string
+  /** The envelope that the run is inside of; undefined: a person must approve. */
+  readonly envelope: string | undefined
+  /** Limits of the nearest envelope that the run exceeds. */
+  readonly exceeded: readonly Exceeded[]
+  /** Milliseconds since the epoch. */
+  readonly expiresAt: number
+  readonly plan: Plan
+  readonly hit: readonly HitTool[]
+  readonly sealed: string
+  approval: (SignedApproval & { readonly signedBy: string }) | undefined
+  started: Start | undefined
+}
+
+/** A start of a proposal: the key of `start_run`, and the result for every call with this key. */
+export interface Start {
+  readonly key: string
+  readonly result: Promise<Started>
+  isPending: boolean
+}
+
+export type Started = { readonly ok: true; readonly run: RunRecord } | Refusal
+
+export interface ProposalsParts {
+  readonly runs: Pick<GuardedExperiments, 'plan'>
+  readonly book: DurableBook
+  readonly hasher: RunHasher
+  readonly envelopes: Envelopes
+  readonly approvals: Approvals
+}
+
+/** The open proposals of agents. A proposal ends after an hour, and with the gateway. */
+export class Proposals {
+  readonly #parts: ProposalsParts
+  readonly #open = new Map<string, Proposal>()
+  readonly #proposed: HourlyLimit
+
+  constructor(parts: ProposalsParts) {
+    this.#parts = parts
+    this.#proposed = new HourlyLimit(MAX_PROPOSED, () => parts.book.time.now())
+  }
+
+  /** Open proposals, the oldest first. */
+  get list(): readonly Proposal[] {
+    const now = this.#parts.book.time.now()
+    for (const [id, { expiresAt, started }] of this.#open)
+      if (expiresAt <= now && started?.isPending !== true) this.#open.delete(id)
+    return [...this.#open.values()]
+  }
+
+  get(id: string): Proposal | undefined {
+    return this.list.find((one) => one.id === id)
+  }
+
+  /** Returns why the run could not begin at the moment, whoever approves; empty when the run could begin, or began. */
+  refusalsOf({ spec, by, firstStage, started }: Proposal): readonly string[] {
+    if (started !== undefined) return []
+    return this.#parts.runs.plan(spec, { by, approvedBy: undefined, firstStage }).refusals
+  }
+
+  /** Makes a proposal, or returns an equal open proposal of the agent. Injects nothing. */
+  async propose(
+    agent: Agent,
+    { spec, firstStage, why }: { readonly spec: Spec; readonly firstStage: number; readonly why: string },
+  ): Promise<{ readonly ok: true; readonly proposal: Proposal } | Refusal> {
+    const { runs, book, hasher, envelopes } = this.#parts
+    const by = agent.name
+    if (!agent.mayWrite) return book.refuse(by, 'propose_run', readOnly(agent))
+    const problem = unfitIn(spec)
+    if (problem !== undefined) return book.refuse(by, 'propose_run', refusal('invalid', problem))
+    const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
+    const { hit, sealed, ...hashes } = hasher.of(spec, firstStage, plan)
+    const { state, exceeded } = envelopes.nearest({ by, spec, firstStage, hit, targets: plan.targets })
+    const envelope = state?.envelope.id
+    const known = this.list.find(
+      (one) =>
+        one.by === by &&
+        one.started === undefined &&
+        one.envelope === envelope &&
+        changedBetween(one, hashes).length === 0 &&
+        one.why === why,
+    )
+    if (known !== undefined) return { ok: true, proposal: known }
+    if (book.isNearlyFull)
+      return refusal('busy', 'the ledger of approvals is nearly full: a person must restart the gateway')
+    if (this.#proposed.isOver(by))
+      return refusal('busy', `${by} made ${MAX_PROPOSED} proposals within an hour, the limit`, {
+        repeat: 'later',
+        retryAfterMs: HOUR_MS,
+      })
+    const proposal: Proposal = {
+      ...hashes,
+      id: `p-${randomBytes(9).toString('base64url').replaceAll(/[-_]/g, '0')}`,
+      by,
+      spec,
+      firstStage,
+      why,
+      envelope,
+      exceeded,
+      expiresAt: book.time.now() + PROPOSAL_LIFE_MS,
+      plan,
+      hit,
+      sealed,
+      approval: undefined,
+      started: undefined,
+    }
+    const { id } = proposal
+    const written = await book.write({
+      kind: 'proposed',
+      proposal: id,
+      by,
+      name: spec.name,
+      why,
+      envelope,
+      ...hashes,
+    })
+    if (written !== undefined) return written
+    this.#leave(MAX_OF_AGENT - 1, by, ({ started }) => started === undefined)
+    this.#open.set(id, proposal)
+    return { ok: true, proposal }
+  }
+
+  /** Keeps a person's signed approval with its proposal. The run begins when the agent starts the run. */
+  async approve(
+    signed: SignedApproval,
+  ): Promise<{ readonly ok: true; readonly proposal: Proposal } | Refusal> {
+    const { approval, signature } = signed
+    const { book, approvals } = this.#parts
+    const refuse = (refused: Refusal) => book.refuse(signature.by, 'approve', refused)
+    const id = approval.proposal
+    if (book.state.runOf(id) !== undefined)
+      return refuse(refusal('approval_used', `the proposal ${id} began a run already`))
+    const proposal = this.get(id)
+    if (proposal === undefined) return refuse(notOpen(id))
+    const checked = approvals.check(signed, id, proposal, proposal.firstStage)
+    if (!checked.ok) return refuse(checked)
+    const written = await book.write({ kind: 'approved', signed, by: checked.by })
+    if (written !== undefined) return written
+    proposal.approval = { ...signed, signedBy: checked.by }
+    return { ok: true, proposal }
+  }
+
+  /**
+   * Keeps a start with its proposal, so that the same key returns the same run. Forgets the start if nothing began:
+   * a refusal before anything was spent leaves the proposal as it was.
+   */
+  keepStart(proposal: Proposal, key: string, result: Promise<Started>): void {
+    const start: Start = { key, result, isPending: true }
+    proposal.started = start
+    const settle = () => {
+      start.isPending = false
+      if (this.#parts.book.state.runOf(proposal.id) === undefined) proposal.started = undefined
+      else this.#leave(MAX_OF_AGENT, proposal.by, ({ started }) => started?.isPending === false)
+    }
+    result.then(settle, settle)
+  }
+
+  /** Drops the oldest proposals of an agent among `isMeant`, and leaves `most`. */
+  #leave(most: number, by: string, isMeant: (proposal: Proposal) => boolean): void {
+    const own = this.list.filter((one) => one.by === by && isMeant(one))
+    for (const { id } of own.slice(0, Math.max(0, own.length - most))) this.#open.delete(id)
+  }
+}
+
+/** Returns the refusal for an id without an open proposal. */
+export const notOpen = (id: string, more: { readonly see?: string } = {}): Refusal =>
+  refusal(
+    'expired',
+    `there is no open proposal ${id.slice(0, 64)}: proposals end after an hour, and with the gateway`,
+    more,
+  )
+
+/** The form of a run's id. */
+const RUN_ID = /^[0-9a-z]{6,12}-[0-9a-f]{8}$/
+
+/** Returns why no agent may propose a spec, whoever approves; undefined when an agent may. */
+function unfitIn({ name, faults }: Spec): string | undefined {
+  if (RUN_ID.test(name)) return `the name ${name} looks like the id of a run: choose another name`
+  // Counts of a fault would tell the agent the headers of other agents.
+  const spying = faults.find(
+    ({ match }) => (match as { readonly header?: unknown } | undefined)?.header !== undefined,
+  )
+  return spying && `the fault ${spying.name} matches headers, which only a person's experiment may`
+}
