@@ -79,7 +79,9 @@ export function registerAdminApprovals(
     return withdrawn.ok ? reply.send({ withdrawn: params.id }) : refused(reply, withdrawn)
   })
 
-  app.get('/admin/proposals', () => ({ proposals: proposals.list.map(inShort) }))
+  app.get('/admin/proposals', () => ({
+    proposals: proposals.list.map((one) => inShort(one, proposals.refusalsOf(one))),
+  }))
 
   app.get<ById>('/admin/proposals/:id', ({ params: { id } }, reply) => {
     const proposal = proposals.get(id)
@@ -89,11 +91,10 @@ export function registerAdminApprovals(
         .send({ error: `there is no open proposal ${id.slice(0, 64)}: proposals end after an hour` })
     const { spec, firstStage, hit, sealed, plan, exceeded } = proposal
     return {
-      ...inShort(proposal),
+      ...inShort(proposal, proposals.refusalsOf(proposal)),
       spec: withoutSecrets(spec),
       hit,
       sealed,
-      refusals: plan.refusals,
       doubts: plan.doubts,
       exceeded,
       /** The document to sign. */
@@ -105,7 +106,9 @@ export function registerAdminApprovals(
     const wanted = read(signedApprovalSchema, body ?? {}, 'the approval')
     if (!wanted.ok) return malformed(reply, wanted)
     const approved = await proposals.approve(wanted.value)
-    return approved.ok ? reply.send(inShort(approved.proposal)) : refused(reply, approved)
+    return approved.ok
+      ? reply.send(inShort(approved.proposal, proposals.refusalsOf(approved.proposal)))
+      : refused(reply, approved)
   })
 }
 
@@ -120,20 +123,24 @@ const statuses: Partial<Record<Refusal['code'], number>> = {
 export const refused = (reply: FastifyReply, { code, message, repeat, see }: Refusal) =>
   reply.code(statuses[code] ?? 409).send({ error: message, code, began: false, repeat, see })
 
-const inShort = ({
-  id,
-  by,
-  spec,
-  why,
-  firstStage,
-  envelope,
-  expiresAt,
-  approval,
-  started,
-  planHash,
-  groundHash,
-  targetsHash,
-}: Proposal) => ({
+/** Returns a proposal for lists. `refusals`: why the run could not begin at the moment. */
+const inShort = (
+  {
+    id,
+    by,
+    spec,
+    why,
+    firstStage,
+    envelope,
+    expiresAt,
+    approval,
+    started,
+    planHash,
+    groundHash,
+    targetsHash,
+  }: Proposal,
+  refusals: readonly string[],
+) => ({
   proposal: id,
   by,
   plan: spec.name,
@@ -144,9 +151,12 @@ const inShort = ({
       ? 'started'
       : approval !== undefined
         ? 'approved'
-        : envelope !== undefined
-          ? 'inside an envelope'
-          : 'needs approval',
+        : refusals.length > 0
+          ? 'cannot run'
+          : envelope !== undefined
+            ? 'inside an envelope'
+            : 'needs approval',
+  refusals,
   envelope,
   approvedBy: approval?.signedBy,
   expiresAt: new Date(expiresAt).toISOString(),

@@ -18,6 +18,8 @@ interface Shown {
   readonly plan: string
   readonly why: string
   readonly state: string
+  /** Reasons why the run could not begin at the moment. */
+  readonly refusals: readonly string[]
   readonly expiresAt: string
 }
 
@@ -96,11 +98,11 @@ const list: Command = {
           ? ['there are no open proposals of agents']
           : table(
               ['PROPOSAL', 'BY', 'PLAN', 'STATE', 'EXPIRES', 'WHY'],
-              proposals.map(({ proposal, by, plan, state, expiresAt, why }) => [
+              proposals.map(({ proposal, by, plan, state, refusals, expiresAt, why }) => [
                 proposal,
                 by,
                 plan,
-                state,
+                state === 'cannot run' ? `${state}: ${refusals.join('; ')}` : state,
                 expiresAt,
                 why,
               ]),

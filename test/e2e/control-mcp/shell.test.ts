@@ -9,7 +9,7 @@ import { until } from '../../support/until.ts'
 import { cleanUp, type Json } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
 import { ask, shown, specOf } from '../experiments/scene.ts'
-import { Asker, controlMcpOf, opened, PASSPHRASE, person, propose, type Scene } from './scene.ts'
+import { Asker, controlMcpOf, insideSpec, opened, PASSPHRASE, person, propose, type Scene } from './scene.ts'
 
 after(cleanUp)
 
@@ -145,6 +145,25 @@ describe('a shell of the same user', { concurrency: 2 }, () => {
     assert.equal((await ask(gateway, specOf({ approval: 'required' }))).status, 202)
     const again = await gateway.post<Json>('/admin/experiments/drill/approval', document)
     assert.equal(again.status, 409, JSON.stringify(again.body))
+  })
+
+  test('the list of proposals says which runs cannot begin, and why', async () => {
+    const scene = await opened()
+    const asker = await Asker.open(scene.url)
+    const unknown = await propose(asker, insideSpec({ targets: { server: 'flaky', tool: 'no-such-tool' } }))
+    assert.equal(unknown.data.needs, 'change', JSON.stringify(unknown))
+    const lister = new Program([ownMain, 'proposal', 'list', '--control', scene.gateway.control], {
+      env: { XDG_RUNTIME_DIR: scene.folder },
+    })
+    await lister.ended
+    const said = lister.lines.join('\n')
+    assert.match(said, /cannot run: .*no-such-tool/)
+    assert.ok(!said.includes('needs approval'))
+    const { data } = await asker.call('get_status')
+    assert.deepEqual(
+      (data.proposals as { state: string }[]).map(({ state }) => state),
+      ['needs_change'],
+    )
   })
 
   test('a reload changes neither trust nor tokens', async () => {

@@ -41,7 +41,8 @@ export const getStatus = defineTool({
         incidents: incidents.open.slice(0, 10).map(({ id, server, reason }) => ({ id, server, reason })),
         proposals: agentRuns.proposals.list
           .filter(({ by }) => by === agent.name)
-          .map(({ id, spec, expiresAt, envelope, approval, started }) => ({
+          .map((proposal) => ({ ...proposal, refusals: agentRuns.proposals.refusalsOf(proposal) }))
+          .map(({ id, spec, expiresAt, envelope, approval, started, refusals }) => ({
             proposal: id,
             plan: spec.name,
             state:
@@ -49,9 +50,11 @@ export const getStatus = defineTool({
                 ? 'started'
                 : approval !== undefined
                   ? 'approved'
-                  : envelope === undefined
-                    ? 'needs_approval'
-                    : 'inside',
+                  : refusals.length > 0
+                    ? 'needs_change'
+                    : envelope === undefined
+                      ? 'needs_approval'
+                      : 'inside',
             expiresAt: new Date(expiresAt).toISOString(),
           })),
         envelopes: agentRuns.envelopes.list
