@@ -86,6 +86,14 @@ export const envelopeSchema = z.strictObject({
   targets: z.array(target).min(1).max(64),
   effects: z.array(z.enum(['read_only', 'idempotent', 'write', 'unknown'])).default(['read_only']),
   faults: z.array(allowedFault).min(1).max(64),
+  maxRate: z
+    .number()
+    .gt(0)
+    .max(1)
+    .optional()
+    .describe(
+      'Most for the sum of the rates of all faults of a run. Without this limit, a run has one fault.',
+    ),
   ladder: z
     .array(share)
     .min(1)
@@ -260,9 +268,10 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
   return found
 }
 
-function outsideFaults({ faults, effects }: Envelope, { spec, isFreeText }: Proposed): Exceeded[] {
+function outsideFaults({ faults, effects, maxRate }: Envelope, { spec, isFreeText }: Proposed): Exceeded[] {
   const found: Exceeded[] = []
   if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
+  found.push(...outsideSum(maxRate, spec))
   for (const [index, fault] of spec.faults.entries()) {
     const { type, rate } = fault
     // Several faults of a type add up beyond the limits of each.
@@ -280,6 +289,17 @@ function outsideFaults({ faults, effects }: Envelope, { spec, isFreeText }: Prop
     found.push(...outsideCommon(fault), ...outsideFields(fault, allowed, isFreeText))
   }
   return found
+}
+
+/** Faults of different types add up: together they hit at most the sum of their rates. */
+function outsideSum(maxRate: number | undefined, { faults }: Spec): Exceeded[] {
+  if (maxRate === undefined)
+    return faults.length > 1
+      ? [{ limit: 'faults', allowed: 'one fault: the envelope has no maxRate', asked: String(faults.length) }]
+      : []
+  // Rounded, because 0.1 + 0.2 is more than 0.3 in floating point.
+  const sum = Math.round(faults.reduce((total, { rate }) => total + rate, 0) * 1e9) / 1e9
+  return sum > maxRate ? [{ limit: 'maxRate', allowed: String(maxRate), asked: String(sum) }] : []
 }
 
 /** Values of the common fields of a fault in an envelope: other values make a fault hit more, or other calls. */

@@ -157,6 +157,39 @@ test('a run one rung above the last completed run is inside', () => {
   assert.deepEqual(limits(envelopeOf(), runOf({ spec: specOf(stage(0.5)), completedShare: () => 0.5 })), [])
 })
 
+const latencyOf = (name: string, rate: number) => ({
+  name,
+  type: 'conn.latency',
+  rate,
+  distribution: { kind: 'uniform', min: '1s', max: '5s' },
+})
+const several = specOf({
+  faults: [
+    latencyOf('slow', 0.3),
+    { name: 'broken', type: 'rpc.error', rate: 0.1 },
+    { name: 'late', type: 'conn.reset', rate: 0.2 },
+  ],
+})
+const types = {
+  faults: [
+    { type: 'conn.latency', maxRate: 0.3, limits: { 'distribution.min': '5s', 'distribution.max': '5s' } },
+    { type: 'rpc.error', maxRate: 0.3 },
+    { type: 'conn.reset', maxRate: 0.3 },
+  ],
+}
+
+test('a run has one fault, unless the envelope has a maxRate for all faults together', () => {
+  assert.deepEqual(limits(envelopeOf(types), runOf({ spec: several })), ['faults'])
+  assert.deepEqual(limits(envelopeOf({ ...types, maxRate: 0.6 }), runOf({ spec: several })), [])
+  assert.deepEqual(outsideOf(envelopeOf({ ...types, maxRate: 0.5 }), runOf({ spec: several })), [
+    { limit: 'maxRate', allowed: '0.5', asked: '0.6' },
+  ])
+})
+
+test('the maxRate of all faults also bounds a run of one fault', () => {
+  assert.deepEqual(limits(envelopeOf({ maxRate: 0.4 }), runOf()), ['maxRate'])
+})
+
 test('the ladder counts the largest stage, wherever the stage stands', () => {
   const spec = specOf({
     stages: [

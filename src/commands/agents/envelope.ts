@@ -153,8 +153,8 @@ const sign: Command = {
 
 /** Returns the envelope in lines: everything that the signature allows. */
 function envelopeLines(envelope: Envelope): string[] {
-  const { id, environment, proposers, targets, effects, faults, ladder, gate, budget, notBefore, expiresAt } =
-    envelope
+  const { id, environment, proposers, targets, effects, faults, maxRate, ladder, gate, budget } = envelope
+  const { notBefore, expiresAt } = envelope
   return [
     `${id}: from ${notBefore} to ${expiresAt}, in ${environment}`,
     `agents: ${proposers.join(', ')}; effects: ${effects.join(', ')}`,
@@ -162,6 +162,9 @@ function envelopeLines(envelope: Envelope): string[] {
     ...faults.map(
       ({ type, maxRate, limits }) => `fault ${type}, rate up to ${maxRate}, limits ${JSON.stringify(limits)}`,
     ),
+    maxRate === undefined
+      ? 'one fault in a run'
+      : `several faults in a run, with rates up to ${maxRate} in all`,
     `stages up to ${ladder.map((rung) => `${Math.round(rung * 100)}%`).join(', then ')}; gate: ${gate.map(({ text }) => text).join(', ')}`,
     `${budget.runs} runs, ${budget.perDay} a day; suspended after ${budget.aborts} runs that did not complete`,
   ]

@@ -387,6 +387,19 @@ describe('an agent cannot talk its way out of its envelope', { concurrency: 2 },
     await isRefused(scene, await tried(scene.asker, insideSpec({ faults })), 'outside_envelope', 'faults')
   })
 
+  test('faults of different types do not add up: a run has one fault, or faults within maxRate in all', async () => {
+    const types = ['rpc.error', 'conn.reset', 'rpc.malformed']
+    const envelope = { faults: types.map((type) => ({ type, maxRate: 0.3 })) }
+    const faults = types.map((type) => ({ name: type.replace('.', '-'), type, rate: 0.3 }))
+    const strict = await within(envelope)
+    await isRefused(strict, await tried(strict.asker, insideSpec({ faults })), 'outside_envelope', 'faults')
+    const summed = await within({ ...envelope, maxRate: 0.5 })
+    await isRefused(summed, await tried(summed.asker, insideSpec({ faults })), 'outside_envelope', 'maxRate')
+    const two = faults.slice(0, 2).map((fault) => ({ ...fault, rate: 0.25 }))
+    const inside = await propose(summed.asker, insideSpec({ faults: two }))
+    assert.equal(inside.data.needs, 'nothing', JSON.stringify(inside))
+  })
+
   test('a fault that withholds calls needs an exact tool, because it also hits tools in no list', async () => {
     const scene = await opened()
     const faults = [{ type: 'registry.tool_missing', maxRate: 1, texts: ['rea*'] }]
