@@ -280,7 +280,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const trust = new Trust(gateway.controlMcp?.trust ?? [])
   const opened = await openGuarded({
     ...common,
-    trustedKeys: trust.size,
+    needsSignature: trust.size > 0,
+    mayApproveOwn: (gateway.controlMcp?.approval ?? (trust.size > 1 ? 'other' : 'self')) === 'self',
     onOver: (run) => controlMcp?.ended(run),
     exceededBy: (...run) => controlMcp?.agentRuns.active.exceededBy(...run),
     controller,

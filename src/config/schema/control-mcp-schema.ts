@@ -64,6 +64,12 @@ export const controlMcp = z
       .describe(
         'Persons whose keys sign envelopes and approvals. Without a person, agents may propose runs, and no run of an agent begins. With a person, each approval of a guarded experiment needs a signature.',
       ),
+    approval: z
+      .enum(['self', 'other'])
+      .optional()
+      .describe(
+        'Approval of a person’s own run, with a key in `trust`. `self`: the signature of the same person is enough, and the run’s record says so; `other`: another person must sign. Default: `other` from two keys on, else `self`.',
+      ),
     plans: z
       .string()
       .min(1)

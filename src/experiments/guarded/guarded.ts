@@ -46,8 +46,10 @@ export interface GuardedParts {
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
   /** Names of allowed approvers; undefined: everybody except the requester. */
   readonly approvers: () => readonly string[] | undefined
-  /** Number of persons whose keys are trusted. From one on, only a signature approves; from two on, nobody their own run. */
-  readonly trustedKeys?: number
+  /** Whether persons have trusted keys, so that only a signature approves. Default: false. */
+  readonly needsSignature?: boolean
+  /** Whether the signature of the requester approves the run. Default: false. */
+  readonly mayApproveOwn?: boolean
   /** The spec without secrets, to show and keep. */
   readonly withoutSecrets: (spec: Spec) => Spec
   /** Receives the record of each ended run. Must not throw. */
@@ -222,7 +224,7 @@ export class GuardedExperiments {
   }
 
   get #needsSignature(): boolean {
-    return (this.#parts.trustedKeys ?? 0) > 0
+    return this.#parts.needsSignature === true
   }
 
   /** Returns why `approvedBy` may not approve a request of `by`; empty when allowed. */
@@ -232,10 +234,9 @@ export class GuardedExperiments {
         `${approvedBy} is only a name: gateway.controlMcp.trust is set, so an approval needs a signature; run without an approver, then sign with \`breakwater experiment approve NAME --key FILE\``,
       ]
     const approvers = this.#parts.approvers()
-    const isSame = (name: string) => asRead(name) === asRead(approvedBy)
-    if (isSame(by) && !(proof?.proved === 'key' && this.#parts.trustedKeys === 1))
+    if (isSame(by, approvedBy) && !(proof?.proved === 'key' && this.#parts.mayApproveOwn === true))
       return [`${approvedBy} requests the run, and so cannot approve it`]
-    if (approvers === undefined || approvers.some(isSame)) return []
+    if (approvers === undefined || approvers.some((name) => isSame(name, approvedBy))) return []
     return [`${approvedBy} may not approve the run: chaos.approvers has ${approvers.join(', ')}`]
   }
 
@@ -282,7 +283,7 @@ export class GuardedExperiments {
       hashes,
       seed,
       approver: by,
-      proof: proof ?? CLAIMED,
+      proof: approverProof(actor, by, proof),
       reason: `${by} approved it`,
     }
     this.#emit('approved', approved)
@@ -433,7 +434,10 @@ export class GuardedExperiments {
       targets,
       actor: request.by,
       approver: request.approvedBy,
-      proof: request.proof ?? (request.approvedBy === undefined ? undefined : CLAIMED),
+      proof:
+        request.approvedBy === undefined
+          ? request.proof
+          : approverProof(request.by, request.approvedBy, request.proof),
       firstStage: request.firstStage,
       state: waitsBecause === undefined ? 'running' : 'pending_approval',
       phase: 'waiting',
@@ -579,6 +583,12 @@ function proposalFor({ spec }: RunRecord, count: number): string {
   const other = types.length === 0 ? 'add faults' : `inject another fault than ${types.join(', ')}`
   return `${count} runs of the same shape were completed: another run shows nothing new. Either ${wider}, or ${other}.`
 }
+
+const isSame = (one: string, other: string): boolean => asRead(one) === asRead(other)
+
+/** Returns the proof of an approver, marked when the approver also requested the run. */
+const approverProof = (by: string, approver: string, proof = CLAIMED): ApproverProof =>
+  isSame(by, approver) ? { ...proof, self: true } : proof
 
 /** Returns a name as people read it: without invisible characters, wide letters and case. Lookalike letters differ. */
 const asRead = (name: string): string =>

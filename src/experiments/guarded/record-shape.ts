@@ -72,7 +72,12 @@ const record = z.looseObject({
   actor: text,
   approver: text.optional(),
   proof: z
-    .looseObject({ proved: z.enum(['key', 'claimed']), envelope: text.optional(), proposal: text.optional() })
+    .looseObject({
+      proved: z.enum(['key', 'claimed']),
+      self: z.literal(true).optional(),
+      envelope: text.optional(),
+      proposal: text.optional(),
+    })
     .optional(),
   firstStage: count,
   state: z.enum(states),

@@ -144,6 +144,8 @@ export interface ApproverProof {
   readonly keyId?: string | undefined
   /** Fingerprint of the gateway's list of trusted keys. */
   readonly trust?: string | undefined
+  /** True when the approver also requested the run. */
+  readonly self?: true | undefined
   /** The envelope and the proposal of an agent's run. */
   readonly envelope?: string | undefined
   readonly proposal?: string | undefined

@@ -60,7 +60,7 @@ export function runSections(run: RunRecord): readonly RunSection[] {
 }
 
 function who(run: RunRecord): Block {
-  const { spec, actor, approver, requestedAt, beganAt, endedAt, firstStage } = run
+  const { spec, actor, approver, proof, requestedAt, beganAt, endedAt, firstStage } = run
   return {
     list: [
       `owner: ${spec.owner}`,
@@ -68,7 +68,7 @@ function who(run: RunRecord): Block {
       `requested by ${actor} at ${time(requestedAt)}`,
       approver === undefined
         ? 'not approved by anybody: the run needs no approval'
-        : `approved by ${approver}`,
+        : `approved by ${approver}${proof?.self === true ? ', the requester' : ''}`,
       `ran from ${time(beganAt)} to ${time(endedAt)}`,
       ...(firstStage > 0
         ? [`stages before stage ${firstStage + 1} were skipped, with approval by ${approver}`]

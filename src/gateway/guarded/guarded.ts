@@ -31,8 +31,8 @@ export interface GuardedGatewayParts {
   /** `gateway.stateDir` and `gateway.environment`, as at boot. */
   readonly stateDir: string | undefined
   readonly environment: string
-  /** Number of trusted keys of persons; from one on, only a signature approves. */
-  readonly trustedKeys: number
+  readonly needsSignature: boolean
+  readonly mayApproveOwn: boolean
   /** Hears of the end of each run, with its record. */
   readonly onOver: (run: RunRecord) => void
   readonly exceededBy: WorldParts['exceededBy']
@@ -75,7 +75,8 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
       }),
     proofOf: ({ name }) => proofOf(name, parts),
     approvers: () => parts.controller.config.approvers,
-    trustedKeys: parts.trustedKeys,
+    needsSignature: parts.needsSignature,
+    mayApproveOwn: parts.mayApproveOwn,
     onOver: parts.onOver,
     withoutSecrets,
     emit: noteGuarded(log),

@@ -166,6 +166,25 @@ describe('a shell of the same user', { concurrency: 2 }, () => {
     )
   })
 
+  test('with two keys another person approves a run, unless the config says self', async () => {
+    for (const [approval, status] of [
+      [undefined, 409],
+      ['self', 202],
+    ] as const) {
+      const people = [person('alice'), person('bob')] as const
+      const scene = await opened({}, { ...controlMcpOf(people), ...(approval && { approval }) })
+      const { gateway } = scene
+      const spec = specOf({ approval: 'required', baseline: { duration: '10m' } })
+      assert.equal((await ask(gateway, spec, { by: 'alice' })).status, 202)
+      const { body } = await gateway.admin<{ approval: Json }>('/admin/experiments/drill/approval')
+      const signature = people[0].signature('approval', body.approval)
+      const document = { approval: body.approval, signature }
+      const begun = await gateway.post<Json>('/admin/experiments/drill/approval', document)
+      assert.equal(begun.status, status, JSON.stringify(begun.body))
+      if (status === 202) assert.equal((begun.body.proof as Json).self, true)
+    }
+  })
+
   test('a reload changes neither trust nor tokens', async () => {
     const scene = await proposed()
     const { gateway, parts } = scene

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { GuardedExperiments, type Survey } from '../../../src/experiments/guarded/guarded.ts'
+import {
+  GuardedExperiments,
+  type GuardedParts,
+  type Survey,
+} from '../../../src/experiments/guarded/guarded.ts'
 import type { World } from '../../../src/experiments/guarded/lifecycle.ts'
 import type { Meter } from '../../../src/experiments/guarded/meter.ts'
 import { isRunRecord } from '../../../src/experiments/guarded/record-shape.ts'
@@ -11,7 +15,7 @@ import { recordOf, specOf } from './world.ts'
 const asked = { by: 'tester', approvedBy: undefined, firstStage: 0 }
 
 /** The runs of a gateway with servers that answer at a steady rate, and a disk that the test controls. */
-function stage() {
+function stage(more: Partial<GuardedParts> = {}) {
   const clock = new ManualClock()
   const rules = {
     refusals: [] as string[],
@@ -91,6 +95,7 @@ function stage() {
     approvers: () => rules.approvers,
     withoutSecrets: (spec) => spec,
     emit: ({ type }) => told.push(type),
+    ...more,
   })
   const toEnd = () => clock.advance(60_000)
   return { clock, rules, written, told, guarded, toEnd }
@@ -208,6 +213,27 @@ test('nobody approves their own run, and if approvers are named, nobody else app
   assert.equal((await guarded.approve('drill', 'tester')).ok, false)
   assert.equal(guarded.get('drill')?.state, 'pending_approval')
   assert.ok((await guarded.approve('drill', 'lead')).ok)
+})
+
+test('with trusted keys, only a signature approves, and the own run only where the config allows', async () => {
+  const spec = specOf({ approval: 'required' })
+  const proof = { proved: 'key', keyId: 'k' } as const
+  const { guarded: strict } = stage({ needsSignature: true })
+  await strict.run(spec, asked)
+  assert.equal((await strict.approve('drill', 'boss')).ok, false, 'a name')
+  assert.deepEqual(await strict.approve('drill', 'tester', proof), {
+    ok: false,
+    refusals: ['tester requests the run, and so cannot approve it'],
+  })
+  assert.ok((await strict.approve('drill', 'boss', proof)).ok)
+  assert.deepEqual(strict.get('drill')?.proof, proof)
+  const { guarded, toEnd, written } = stage({ needsSignature: true, mayApproveOwn: true })
+  await guarded.run(spec, asked)
+  assert.equal((await guarded.approve('drill', 'tester')).ok, false, 'a name')
+  assert.ok((await guarded.approve('drill', 'Tester', proof)).ok)
+  await toEnd()
+  assert.deepEqual(guarded.get('drill')?.proof, { ...proof, self: true })
+  assert.ok(isRunRecord(JSON.parse(JSON.stringify(written.at(-1)))))
 })
 
 test('a first stage above a quarter of the calls, or a later one above a half, waits for approval', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Script } from 'node:vm'
 import { markdownBlock } from '../../../src/experiments/blocks.ts'
-import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
+import type { ApproverProof, RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { runHtmlOf } from '../../../src/experiments/guarded/report-html.ts'
 import { runScript } from '../../../src/console/run-charts.ts'
 import { runMarkdownOf } from '../../../src/experiments/guarded/report.ts'
@@ -100,6 +100,13 @@ test('a run that has not begun has a report as well', () => {
   const { lifecycle } = stage(specOf(), { state: 'pending_approval', reason: 'it waits' })
   assert.match(runMarkdownOf(lifecycle.record), /^\*\*pending approval: it waits\.\*\*$/m)
   assert.match(runHtmlOf(lifecycle.record), /Nothing was put into force/)
+})
+
+test('a report names an approver who also requested the run', () => {
+  const approved = (proof: ApproverProof) =>
+    runMarkdownOf(stage(specOf(), { approver: 'tester', proof }).lifecycle.record)
+  assert.match(approved({ proved: 'key', self: true }), /approved by tester, the requester$/m)
+  assert.match(approved({ proved: 'key' }), /approved by tester$/m)
 })
 
 test('a report claims a held gate only after all stages', async () => {
