@@ -97,6 +97,11 @@ export const commands: Commands = {
     about: 'serves the control MCP server of a running gateway on standard input and output',
     load: async () => (await import('./agents/mcp.ts')).mcp,
   },
+  'replay-cycle': {
+    group: 'agents',
+    about: 'plays an agent’s whole cycle from a script, up to a proposed change of policies',
+    load: async () => (await import('./agents/cycle/replay-cycle.ts')).replayCycle,
+  },
   demo: {
     group: 'simulate',
     about: 'shows what two percent of failing calls do to tasks; with --live, a whole gateway for a minute',

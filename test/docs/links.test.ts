@@ -64,7 +64,7 @@ test('every command on a page exists', () => {
   const names = new Set<string>()
   for (const { text } of pages)
     for (const [, first, second] of text.matchAll(
-      /(?:^npx|`|\$\(npx|\| npx) breakwater (\w+)|`breakwater (\w+)/gm,
+      /(?:^npx|`|\$\(npx|\| npx) breakwater ([\w-]+)|`breakwater ([\w-]+)/gm,
     ))
       names.add(first ?? second ?? '')
   assert.ok(names.size > 8, [...names].join())

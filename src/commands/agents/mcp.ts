@@ -1,22 +1,14 @@
 import { once } from 'node:events'
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import type { Client } from '@modelcontextprotocol/client'
 import { Server } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import type { Env } from '../../config/files/interpolate.ts'
 import { implementation } from '../../protocol/identity.ts'
-import { optionLines, type Output, runCommand, UnusableInput } from '../shared/arguments.ts'
+import { optionLines, type Output, runCommand } from '../shared/arguments.ts'
 import { untilSignal } from '../shared/signals.ts'
+import { controlMcpAt, controlMcpUrl } from './control-mcp.ts'
 
-const DEFAULT_URL = 'http://127.0.0.1:8082/mcp'
-
-const options = {
-  url: {
-    kind: 'url',
-    value: 'URL',
-    default: DEFAULT_URL,
-    about: 'the control MCP server of a running gateway',
-  },
-} as const
+const options = { url: controlMcpUrl } as const
 
 const usage = `breakwater mcp [--url URL]
 
@@ -27,20 +19,8 @@ ${optionLines(options)}`
 
 /** `breakwater mcp`: runs until standard input ends. */
 export function mcp(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(args, { usage, options, positionals: [] }, out, async ({ url = DEFAULT_URL }) => {
-    const token = env.BREAKWATER_MCP_TOKEN
-    if (token === undefined || token === '')
-      throw new UnusableInput('BREAKWATER_MCP_TOKEN is not set: it holds the token of the agent')
-    const client = new Client(
-      { ...implementation, name: 'breakwater-mcp' },
-      { versionNegotiation: { mode: 'auto' } },
-    )
-    const requestInit = { headers: { authorization: `Bearer ${token}` } }
-    await client
-      .connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }))
-      .catch((error: Error) => {
-        throw new UnusableInput(`${url} cannot be used: ${error.message}`)
-      })
+  return runCommand(args, { usage, options, positionals: [] }, out, async ({ url }) => {
+    const client = await controlMcpAt(url, env)
     const handle = serveStdio(() => bridge(client), {
       onerror: (error) => out.stderr(`breakwater: ${error.message}`),
     })

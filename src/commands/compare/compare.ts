@@ -18,7 +18,7 @@ import { Agents } from '../../load/agents.ts'
 import { anything, ask, Decisions, samplesIn } from './evidence.ts'
 import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './faults.ts'
 import { playTwins, prefixOf, type Side, type Twins } from '../../load/twins.ts'
-import { demoOrigin, openOwn, openRunning, originAt, type Sets, type Venue } from './venue.ts'
+import { demoOrigin, openOwn, openRunning, type Origin, originAt, type Sets, type Venue } from './venue.ts'
 import {
   exposedName,
   readWorkload,
@@ -117,7 +117,11 @@ export function compare(args: readonly string[], out: Output, env: Env): Promise
   })
 }
 
-type Asked = Values<typeof options> & { readonly both: Sets }
+type Asked = Values<typeof options> & {
+  readonly both: Sets
+  /** The servers and policies of a gateway to start; default: those of `config`. */
+  readonly origin?: Origin
+}
 
 /** Returns the checked options. Throws `Misuse`. */
 function asked(values: Values<typeof options>): Asked {
@@ -145,6 +149,25 @@ async function run(given: Asked, parts: Preparing): Promise<number> {
   return played.flaws.length === 0 ? 0 : UNSOUND
 }
 
+/** Settings of a comparison on a gateway of its own. */
+export interface OwnComparison {
+  readonly origin: Origin
+  readonly both: Sets
+  /** Files; the plan has faults for the run. */
+  readonly workload: string
+  readonly plan: string | undefined
+  readonly tasks: number
+  readonly seed: number
+}
+
+/** Compares two policy sets on a gateway of its own. Rejects with an `UnusableInput`. */
+export async function compareOn(own: OwnComparison, parts: Preparing): Promise<PairedReport> {
+  const concurrency = Number(options.concurrency.default)
+  const none = { sets: undefined, control: undefined, url: undefined, token: undefined }
+  const given: Asked = { ...none, ...own, concurrency, format: 'json', config: own.origin.name }
+  return play(await prepare(given, parts), given, parts.stop, parts.out)
+}
+
 /** All parts of a run, checked before the first task. */
 interface Scene {
   readonly workload: Workload
@@ -152,7 +175,7 @@ interface Scene {
   readonly venue: Venue
 }
 
-interface Preparing {
+export interface Preparing {
   readonly closing: Closing
   readonly stop: Cancellation
   readonly out: Output
@@ -174,7 +197,8 @@ async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Pr
   else {
     const variables = isDemo ? { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT } : env
     if (plan !== undefined) demandFaults('staging', variables)
-    const origin = config === undefined ? await demoOrigin(closing) : await originAt(config, env)
+    const origin =
+      given.origin ?? (config === undefined ? await demoOrigin(closing) : await originAt(config, env))
     const withFaults = plan !== undefined
     venue = await openOwn(origin, { sets, tasks, withFaults, env: variables, closing, stop })
   }

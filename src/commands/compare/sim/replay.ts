@@ -84,13 +84,33 @@ async function asked(values: Values<typeof options>, out: Output): Promise<Asked
 }
 
 async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayReport> {
-  const { choices, hash } = await choicesOf(given, env)
   const faults = given.plan === undefined ? [] : await planOf(given.plan, env)
-  const recording = await readRecording(given.recording)
+  const { recording, plan, seed } = given
+  return replayUnder({ ...(await choicesOf(given, env)), file: recording, plan, faults, seed }, out)
+}
+
+export interface Replayed {
+  /** The recording. */
+  readonly file: string
+  readonly choices: readonly PolicyChoice[]
+  /** Hash of the policies of the first choice. */
+  readonly hash: string
+  /** The plan's file, and its faults. */
+  readonly plan?: string | undefined
+  readonly faults: readonly Fault[]
+  readonly seed: number
+}
+
+/** Replays a recording under each choice of policies. Rejects with a `RecordingError`, or with an `UnusableInput`. */
+export async function replayUnder(
+  { file, choices, hash, plan, faults, seed }: Replayed,
+  out: Output,
+): Promise<ReplayReport> {
+  const recording = await readRecording(file)
   const { header, calls, notes } = recording
-  const columns = await playAll(recording, choices, { faults, seed: given.seed, out })
+  const columns = await playAll(recording, choices, { faults, seed, out })
   const idle = idleIn(
-    given.plan ?? '',
+    plan ?? '',
     faults,
     columns.flatMap(({ plays }) => plays.map((play) => play.idle)),
   )
@@ -98,13 +118,13 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
   const isOther = hash !== header.policiesHash
   const other = `the policies during the recording differed from ${choices[0]!.name}`
   return {
-    file: given.recording,
+    file,
     startedAt: header.startedAt,
     ranMs: calls.reduce((end, { at, tookMs }) => Math.max(end, at + tookMs), 0) - calls[0]!.at,
     calls: calls.length,
     tasks: tasksIn(calls),
     plays: PLAYS,
-    seed: given.seed,
+    seed,
     drawn: Object.fromEntries(drawn) as ReplayReport['drawn'],
     notes: [...notes, ...notesOnReplay(calls), ...(isOther ? [other] : []), ...idle],
     limits,

@@ -1,0 +1,81 @@
+import { dirname, resolve } from 'node:path'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { readText } from '../../../config/files/read-text.ts'
+import { UnusableInput } from '../../shared/arguments.ts'
+
+const text = (max: number) => z.string().trim().min(1).max(max)
+const file = text(1_000)
+const written = z.record(z.string(), z.unknown())
+
+const change = z.strictObject({
+  diff: text(100_000).describe('The change of the config as a unified diff of one file.'),
+  effect: text(500).describe('The expected effect, with a number.'),
+  harm: text(500).describe('The load under which the change would do harm.'),
+  recording: file.optional(),
+  compare: z
+    .strictObject({
+      workload: file,
+      faults: file.optional(),
+      tasks: z.int().min(1).max(12_500).default(100),
+      seed: z.int().min(0).default(1),
+    })
+    .optional(),
+})
+
+const cycle = z
+  .strictObject({
+    server: text(64),
+    hypothesis: text(500),
+    plan: text(64).optional(),
+    spec: written.optional(),
+    firstStage: z.int().min(1).max(10).default(1),
+    why: text(500),
+    expect: written.optional(),
+    change: change.optional(),
+  })
+  .refine(({ plan, spec }) => (plan === undefined) !== (spec === undefined), {
+    error: 'expected either "plan" (a plan of the gateway) or "spec" (a whole experiment)',
+  })
+
+/** The decisions of a cycle that a model would make. Files are absolute paths. */
+export type Cycle = z.output<typeof cycle>
+
+/** Reads a script; paths in it are relative to its folder. Rejects with an `UnusableInput`. */
+export async function readCycle(path: string): Promise<Cycle> {
+  const read = await readText(path)
+  if ('problem' in read) throw new UnusableInput(`${path} ${read.problem}`)
+  let value: unknown
+  try {
+    value = parse(read.text)
+  } catch (error) {
+    throw new UnusableInput(`${path} is not YAML: ${(error as Error).message.split('\n')[0]}`)
+  }
+  const found = cycle.safeParse(value)
+  if (!found.success)
+    throw new UnusableInput(
+      found.error.issues
+        .map(({ path: at, message }) =>
+          [path, at.join('.'), message].filter((part) => part !== '').join('  '),
+        )
+        .join('\n'),
+    )
+  const { change: changed, ...rest } = found.data
+  if (changed === undefined) return rest
+  const absolute = (name: string) => resolve(dirname(path), name)
+  const { recording, compare } = changed
+  return {
+    ...rest,
+    change: {
+      ...changed,
+      ...(recording !== undefined && { recording: absolute(recording) }),
+      ...(compare !== undefined && {
+        compare: {
+          ...compare,
+          workload: absolute(compare.workload),
+          ...(compare.faults !== undefined && { faults: absolute(compare.faults) }),
+        },
+      }),
+    },
+  }
+}
