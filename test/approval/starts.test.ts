@@ -1,3 +1,4 @@
+import { noHits } from '../../src/experiments/guarded/record.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -121,7 +122,7 @@ test('a completed run that a person approved opens the next rung of an envelope'
   assert.equal(outside.envelope, undefined)
   assert.equal((await approve(runs, outside)).ok, true)
   const run = runIn(await start(scene, outside.id))
-  const faults = [{ name: 'broken', type: 'rpc.error', decided: 9, injected: 9 }]
+  const faults = [{ name: 'broken', type: 'rpc.error', ...noHits, decided: 9, injected: 9 }]
   const stages = [{ share: 0.5 }] as unknown as typeof run.stages
   runs.active.ended({ ...run, state: 'completed', faults, stages })
   assert.equal((await propose(runs, 'the same rung again', writer, high)).envelope, 'env-test')

@@ -110,6 +110,8 @@ export class Lifecycle {
   readonly #seconds: Figures[] = []
   #sampledAt: Millis = 0
   readonly #samples = new Samples()
+  /** Injections counted in rows so far. */
+  #injected = 0
   #toldAt: Millis = 0
   readonly #signs: { readonly sign: string; readonly at: Millis }[] = []
   #engineErrors = 0
@@ -553,6 +555,7 @@ export class Lifecycle {
       endedAtMs: clock.now() - this.#beganAt,
       control,
       treatment,
+      cells: { control: meter.cellsSince('control'), treatment: meter.cellsSince('treatment') },
       claims: judgeRun(claimsDuring(spec), treatment, world.servers()),
     }
     this.#change({ stages: [...stages, closed] })
@@ -642,8 +645,16 @@ export class Lifecycle {
     // Thresholds are learned from whole seconds only.
     if (phase === 'baseline' && sinceMs >= 1_000) this.#seconds.push(taken.all!.figures())
     const share = phase === 'stage' ? spec.stages[stage]!.share : 0
-    this.#samples.add({ atMs: now - this.#beganAt, phase, share }, taken)
+    this.#samples.add({ atMs: now - this.#beganAt, phase, share, injected: this.#newInjections() }, taken)
     this.#change({ samples: this.#samples.rows })
+  }
+
+  /** Returns the injections since the last call. */
+  #newInjections(): number {
+    const total = this.#parts.world.faults().faults.reduce((sum, { injected }) => sum + injected, 0)
+    const added = Math.max(0, total - this.#injected)
+    this.#injected = total
+    return added
   }
 
   #decide(what: string, why: string): void {

@@ -27,11 +27,14 @@ export interface Ended {
   readonly tookMs: Millis
 }
 
+/** Counts of durations by cell, sparse, in order of the cells. Adding counts merges windows. */
+export type Cells = readonly (readonly [cell: number, count: number])[]
+
 const SLICE_MS: Millis = 250
 
 /** Ratio of neighbouring cells of durations: quantiles are within 1 % of the truth. */
-const GROWTH = 1.02
-const LEAST_MS: Millis = 0.1
+export const GROWTH = 1.02
+export const LEAST_MS: Millis = 0.1
 const CELLS = 1_200
 
 const cellOf = (ms: Millis): number =>
@@ -80,6 +83,11 @@ export class Tally {
     for (const [reason, times] of other.#rejections) count(this.#rejections, reason, times)
     this.#totalMs += other.#totalMs
     for (const [cell, times] of other.#cells) count(this.#cells, cell, times)
+  }
+
+  /** Durations of ended calls. Cell 0 holds up to `LEAST_MS`; cell n up to `LEAST_MS` · `GROWTH` ^ n. */
+  get cells(): Cells {
+    return [...this.#cells].sort(([a], [b]) => a - b)
   }
 
   figures(): Figures {
@@ -233,6 +241,10 @@ export class Meter {
     const ended = this.#since.get(arm)
     if (ended !== undefined) sum.merge(ended)
     return this.#withWaiting(sum, arm, waitingMs).figures()
+  }
+
+  cellsSince(arm: string): Cells {
+    return this.#since.get(arm)?.cells ?? []
   }
 
   /**

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { callMetrics } from './claims.ts'
-import type { RunRecord } from './record.ts'
+import { noHits, type RunRecord } from './record.ts'
 import { states } from './spec.ts'
 
 /** Matches the id of a run. The id is part of a file name. */
@@ -25,6 +25,7 @@ const figures = z.looseObject({
   p95: told,
   p99: told,
 })
+const cells = z.array(z.tuple([count, count]))
 const sampled = z.looseObject({
   calls: count,
   failed: count,
@@ -96,14 +97,24 @@ const record = z.looseObject({
       beganAtMs: count,
       control: figures,
       treatment: figures,
+      cells: z.looseObject({ control: cells, treatment: cells }),
       claims: judged,
     }),
   ),
-  samples: z.array(z.looseObject({ atMs: count, arms: z.record(z.string(), sampled) })),
+  samples: z.array(z.looseObject({ atMs: count, injected: count, arms: z.record(z.string(), sampled) })),
   decisions: z.array(z.looseObject({ atMs: count, what: text, why: text })),
   breach: z.looseObject({ rule, value: count, calls: count, forMs: count }).optional(),
   nearest: z.looseObject({ rule, value: count, calls: count }).optional(),
-  faults: z.array(z.looseObject({ name: text, type: text, decided: count, injected: count })),
+  faults: z.array(
+    z.looseObject({
+      name: text,
+      type: text,
+      ...(Object.fromEntries(Object.keys(noHits).map((key) => [key, count])) as Record<
+        keyof typeof noHits,
+        typeof count
+      >),
+    }),
+  ),
   engineErrors: count,
   traces: texts,
   detection: z.looseObject({ afterMs: told, sign: text.optional() }).optional(),

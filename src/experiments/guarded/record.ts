@@ -1,6 +1,6 @@
 import type { Judged, ServerVital } from './claims.ts'
 import type { Breach, Measurement, Rule } from './gate.ts'
-import type { Figures } from './meter.ts'
+import type { Cells, Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
 /** The targets of a run when somebody requested the run. */
@@ -28,6 +28,8 @@ export interface SampleRow {
   readonly phase: Phase
   /** Share of the treatment, in [0, 1]; 0 while there are no arms. */
   readonly share: number
+  /** Injections of the run's faults within the row. */
+  readonly injected: number
   /** The figures of each arm during stages; outside of stages the figures of all calls, under `all`. */
   readonly arms: Readonly<Record<string, SampledFigures>>
 }
@@ -46,6 +48,8 @@ export interface StageRecord {
   readonly endedAtMs: number
   readonly control: Figures
   readonly treatment: Figures
+  /** Durations of the ended calls of each arm, as pairs of cell and count; see `Tally.cells`. */
+  readonly cells: Readonly<Record<'control' | 'treatment', Cells>>
   /** Judged by the treatment of this stage. */
   readonly claims: readonly Judged[]
 }
@@ -133,8 +137,27 @@ export interface FaultRecord {
   readonly name: string
   readonly type: string
   readonly decided: number
+  /** Injections that were able to act; the next fields divide the injections by their fate, see `mesh/injected.ts`. */
   readonly injected: number
+  readonly notApplicable: number
+  readonly notReached: number
+  readonly masked: number
+  readonly delayed: number
+  readonly surfaced: number
+  readonly escaped: number
 }
+
+/** The counts of a fault without calls. */
+export const noHits = {
+  decided: 0,
+  injected: 0,
+  notApplicable: 0,
+  notReached: 0,
+  masked: 0,
+  delayed: 0,
+  surfaced: 0,
+  escaped: 0,
+} as const
 
 /** How the approver of a run was proved. */
 export interface ApproverProof {
@@ -189,7 +212,7 @@ export interface RunRecord {
   readonly samples: readonly SampleRow[]
   readonly decisions: readonly Decision[]
   readonly breach: Breach | undefined
-  /** The gate's measurement nearest to its limit, see `Gate.nearest`. Older records lack this field. */
+  /** The gate's measurement nearest to its limit, see `Gate.nearest`. */
   readonly nearest: Measurement | undefined
   readonly faults: readonly FaultRecord[]
   readonly engineErrors: number
@@ -219,7 +242,7 @@ export const blankRecord = (spec: Spec) =>
     decisions: [],
     breach: undefined,
     nearest: undefined,
-    faults: spec.faults.map(({ name, type }) => ({ name, type, decided: 0, injected: 0 })),
+    faults: spec.faults.map(({ name, type }) => ({ name, type, ...noHits })),
     engineErrors: 0,
     traces: [],
     detection: undefined,

@@ -42,18 +42,19 @@ function joinedByTwos(samples: readonly Sample[]): Sample[] {
       continue
     }
     for (const [arm, tally] of Object.entries(before.tallies)) tallies[arm]?.merge(tally)
-    joined[joined.length - 1] = { row: rowOf(row, tallies), tallies }
+    const injected = before.row.injected + row.injected
+    joined[joined.length - 1] = { row: rowOf({ ...row, injected }, tallies), tallies }
     before = undefined
   }
   return joined
 }
 
 function rowOf(
-  { atMs, phase, share }: Omit<SampleRow, 'arms'>,
+  { atMs, phase, share, injected }: Omit<SampleRow, 'arms'>,
   tallies: Readonly<Record<string, Tally>>,
 ): SampleRow {
   const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally)] as const)
-  return { atMs, phase, share, arms: Object.fromEntries(arms) }
+  return { atMs, phase, share, injected, arms: Object.fromEntries(arms) }
 }
 
 function inShort(tally: Tally): SampledFigures {

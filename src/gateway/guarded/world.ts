@@ -36,7 +36,7 @@ export interface WorldParts {
 /** An armed fault of a run; `armed` is its name in the controller. */
 interface OwnFault extends Pick<FaultRecord, 'name' | 'type'> {
   readonly armed: string
-  readonly counts: Pick<FaultRecord, 'decided' | 'injected'>
+  readonly counts: Omit<FaultRecord, 'name' | 'type'>
 }
 
 /**
@@ -131,8 +131,10 @@ export function worldOf({ spec, name, targets, id: run }: RunRecord, meter: Mete
     longestMs: () => longestMs(spec.arms.treatment, targets, live.current.config.policies),
     layers: () => layersOf(servers, sets, { clock, state, live }),
     faults() {
-      const faults = [...ids.values()].map(({ name, type, counts: { decided, injected } }): FaultRecord => {
-        return { name, type, decided, injected }
+      const faults = [...ids.values()].map(({ name, type, counts }): FaultRecord => {
+        const { decided, injected, notApplicable, notReached, masked, delayed, surfaced, escaped } = counts
+        const fates = { notApplicable, notReached, masked, delayed, surfaced, escaped }
+        return { name, type, decided, injected, ...fates }
       })
       return { faults, engineErrors: controller.engine.errors }
     },

@@ -8,7 +8,7 @@ import {
 import type { World } from '../../../src/experiments/guarded/lifecycle.ts'
 import type { Meter } from '../../../src/experiments/guarded/meter.ts'
 import { isRunRecord } from '../../../src/experiments/guarded/record-shape.ts'
-import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
+import { noHits, type RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { recordOf, specOf } from './world.ts'
 
@@ -73,7 +73,7 @@ function stage(more: Partial<GuardedParts> = {}) {
       servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }],
       layers: () => [],
       faults: () => ({
-        faults: [{ name: 'broken', type: 'rpc.error', decided: 9, injected: rules.injected }],
+        faults: [{ name: 'broken', type: 'rpc.error', ...noHits, decided: 9, injected: rules.injected }],
         engineErrors: 0,
       }),
     }
@@ -321,7 +321,7 @@ test('a run left unfinished by an earlier process has failed; a finished run cou
         id: 'd',
         state: 'running',
         phase: 'baseline',
-        samples: [{ atMs: 7_004, phase: 'baseline', share: 0, arms: {} }],
+        samples: [{ atMs: 7_004, phase: 'baseline', share: 0, injected: 0, arms: {} }],
       },
     ),
   ])

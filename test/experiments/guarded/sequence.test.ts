@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { RunRecord, SampledFigures } from '../../../src/experiments/guarded/record.ts'
+import { noHits, type RunRecord, type SampledFigures } from '../../../src/experiments/guarded/record.ts'
 import { sequenceOf } from '../../../src/experiments/guarded/sequence.ts'
 import { figuresOf } from './figures.ts'
 import { specOf, stage } from './world.ts'
@@ -15,13 +15,14 @@ const runOf = (rows: readonly Row[], more: Partial<RunRecord> = {}): RunRecord =
   baseline: figuresOf({ p95: 20 }),
   detection: { firstEffectAtMs: 500, afterMs: undefined, sign: undefined },
   faults: [
-    { name: 'pool', type: 'pool.exhaust', decided: 9, injected: 9 },
-    { name: 'idle', type: 'rpc.error', decided: 9, injected: 0 },
+    { name: 'pool', type: 'pool.exhaust', ...noHits, decided: 9, injected: 9 },
+    { name: 'idle', type: 'rpc.error', ...noHits, decided: 9, injected: 0 },
   ],
   samples: rows.map((row, at) => ({
     atMs: (at + 1) * 1_000,
     phase: 'stage' as const,
     share: 0.5,
+    injected: 9,
     arms: { treatment: { ...usual, ...row }, control: usual },
   })),
   ...more,
@@ -54,7 +55,13 @@ test('usual retries, rejections and failures are no signs', () => {
   const before = { failed: 10, rejections: { rate_limited: 10 } }
   const rows = [{ retries: 20, failed: 2, rejections: { rate_limited: 2 } }]
   const known = runOf(rows)
-  const earlier = { atMs: 0, phase: 'baseline' as const, share: 0, arms: { all: { ...usual, retries: 20 } } }
+  const earlier = {
+    atMs: 0,
+    phase: 'baseline' as const,
+    share: 0,
+    injected: 0,
+    arms: { all: { ...usual, retries: 20 } },
+  }
   const run = { ...known, samples: [earlier, ...known.samples], baseline: figuresOf({ p95: 20, ...before }) }
   assert.deepEqual(signsOf(run), [['faults', 500]])
   assert.deepEqual(
