@@ -12,6 +12,7 @@ import { Origins } from '../../config/files/places.ts'
 import { explain } from '../../config/issues/explain.ts'
 import { implementation } from '../../protocol/identity.ts'
 import { suggest } from '../../units/suggest.ts'
+import { listParams, promptParams } from './params.ts'
 import { UnreadableFolder } from './plans.ts'
 import { getPrompt, promptList } from './prompts.ts'
 import {
@@ -42,7 +43,7 @@ export function createControlServer(
     { capabilities: { tools: {}, prompts: {} }, instructions },
   )
   const allowed = tools.filter(({ access }) => access !== 'write' || agent.mayWrite)
-  server.setRequestHandler('tools/list', () => ({ tools: allowed.map(listed) }))
+  server.setRequestHandler('tools/list', { params: listParams }, () => ({ tools: allowed.map(listed) }))
   server.setRequestHandler('tools/call', async ({ params }, { mcpReq }) => {
     const { name, arguments: given = {}, _meta } = params
     const tool = tools.find((one) => one.name === name)
@@ -62,8 +63,8 @@ export function createControlServer(
     }
     return resultOf(await answerOf(tool, given, context, onDefect), tool)
   })
-  server.setRequestHandler('prompts/list', () => ({ prompts: promptList }))
-  server.setRequestHandler('prompts/get', ({ params: { name, arguments: given = {} } }) => {
+  server.setRequestHandler('prompts/list', { params: listParams }, () => ({ prompts: promptList }))
+  server.setRequestHandler('prompts/get', { params: promptParams }, ({ name, arguments: given }) => {
     const prompt = getPrompt(name, given)
     if (typeof prompt !== 'string') return prompt
     throw new ProtocolError(ProtocolErrorCode.InvalidParams, prompt)

@@ -29,6 +29,8 @@ export interface BodyLimits {
 export interface BodyRules {
   /** The largest body, in bytes. */
   readonly maxBody: number
+  /** The name of this limit in refusals; default `gateway.maxBody`. */
+  readonly maxBodyName?: string
   /** The largest body of a request without session id and protocol version, in bytes; default `maxBody`. */
   readonly maxFirst?: number
   /**
@@ -205,6 +207,7 @@ function largestOf<S extends Share>(
 export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
+  readonly #maxBodyName: string
   readonly #maxFirst: number
   readonly #agentOf: (headers: IncomingHttpHeaders) => string
   /** Largest body, in bytes, that the limits in bytes never refuse. */
@@ -228,12 +231,13 @@ export class Bodies {
   /** Calls `refused` for each body refused for one of the causes in `bodyRefusals`. */
   constructor(
     clock: Clock,
-    { maxBody, maxFirst = maxBody, agentOf = () => '' }: BodyRules,
+    { maxBody, maxBodyName = 'gateway.maxBody', maxFirst = maxBody, agentOf = () => '' }: BodyRules,
     limits: BodyLimits,
     refused: (cause: BodyRefusalCause) => void,
   ) {
     this.#clock = clock
     this.#maxBody = maxBody
+    this.#maxBodyName = maxBodyName
     this.#maxFirst = Math.min(maxFirst, maxBody)
     this.#agentOf = agentOf
     this.#smallest = Math.min(HELD_FROM, maxBody / 4)
@@ -434,7 +438,7 @@ export class Bodies {
   #tooLarge(max: number): BodyRefusal {
     const why =
       max === this.#maxBody
-        ? 'gateway.maxBody'
+        ? this.#maxBodyName
         : 'of a request with neither Mcp-Session-Id nor MCP-Protocol-Version, which can only be initialize'
     return new BodyRefusal(413, `Request body is too large: at most ${max} bytes (${why})`)
   }

@@ -133,7 +133,8 @@ export async function openControlMcp(
     spec: experimentSpec,
   }
   const address = addressOf(settings.listen)
-  const bodies = new Bodies(clock, { maxBody: MAX_BODY }, limitsOf(config).bodies, () => undefined)
+  const rules = { maxBody: MAX_BODY, maxBodyName: '256 KiB, for the control MCP server' }
+  const bodies = new Bodies(clock, rules, limitsOf(config).bodies, () => undefined)
   const app = createPlane({ clock, host: address.host, log, guards }, jsonRpcError)
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {

@@ -140,6 +140,23 @@ describe('malformed calls of the control MCP server', () => {
   })
 })
 
+describe('malformed requests of lists and prompts', () => {
+  for (const [method, params, told] of [
+    ['prompts/get', { name: 'hypothesis', arguments: { server: 7 } }, /arguments\.server: .*expected string/],
+    ['prompts/get', { name: 'hypothesis', arguments: ['flaky'] }, /arguments: .*expected record/],
+    ['prompts/get', { name: 7 }, /name: .*expected string/],
+    ['prompts/get', undefined, /name: .*expected string/],
+    ['prompts/list', { cursor: 7 }, /cursor: .*expected string/],
+    ['tools/list', { cursor: 7 }, /cursor: .*expected string/],
+  ] as const)
+    test(`${method} with ${JSON.stringify(params)} gets an error that names the parameter`, async () => {
+      const { text } = await send({ body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }) })
+      const { error } = messageOf(text) as { error: { code: number; message: string } }
+      assert.equal(error.code, -32_602)
+      assert.match(error.message, told)
+    })
+})
+
 /** A JSON text of many levels. */
 const deep = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 
@@ -213,6 +230,11 @@ describe('misuse of the listener of the control MCP server', () => {
       assert.doesNotMatch(text, /internal/i)
       assert.doesNotMatch(text, /secret/)
     })
+
+  test('the refusal of a large body names the limit of the control MCP server', async () => {
+    const { text } = await send({ body: call('get_status', { x: 'x'.repeat(300_000) }) })
+    assert.match(text, /at most 262144 bytes \(256 KiB, for the control MCP server\)/)
+  })
 
   test('a target with credentials reaches the server as any other target', async () => {
     const { status } = await send({ path: 'http://user:password@localhost/mcp', body: ping })
