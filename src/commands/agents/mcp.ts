@@ -3,12 +3,16 @@ import type { Client } from '@modelcontextprotocol/client'
 import { Server } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import type { Env } from '../../config/files/interpolate.ts'
+import { listParams, promptParams } from '../../control/mcp/params.ts'
 import { implementation } from '../../protocol/identity.ts'
 import { optionLines, type Output, runCommand } from '../shared/arguments.ts'
 import { untilSignal } from '../shared/signals.ts'
-import { controlMcpAt, controlMcpUrl } from './control-mcp.ts'
+import { CONTROL_SERVER, controlMcpAt, controlMcpUrl } from './control-mcp.ts'
 
 const options = { url: controlMcpUrl } as const
+
+/** Longest text about a broken message, in characters. */
+const LONGEST_ERROR = 300
 
 const usage = `breakwater mcp [--url URL]
 
@@ -22,7 +26,8 @@ export function mcp(args: readonly string[], out: Output, env: Env): Promise<num
   return runCommand(args, { usage, options, positionals: [] }, out, async ({ url }) => {
     const client = await controlMcpAt(url, env)
     const handle = serveStdio(() => bridge(client), {
-      onerror: (error) => out.stderr(`breakwater: ${error.message}`),
+      onerror: ({ message }) =>
+        out.stderr(`breakwater: ${message.replace(/\s+/g, ' ').slice(0, LONGEST_ERROR)}`),
     })
     await Promise.race([untilSignal(), once(process.stdin, 'close')])
     await handle.close()
@@ -33,13 +38,14 @@ export function mcp(args: readonly string[], out: Output, env: Env): Promise<num
 
 /** Returns a server that hands each request to the gateway. */
 function bridge(client: Client): Server {
+  const instructions = client.getInstructions()
   const server = new Server(
-    { ...implementation, name: 'breakwater-control' },
-    { capabilities: { tools: {}, prompts: {} } },
+    { ...implementation, name: CONTROL_SERVER },
+    { capabilities: { tools: {}, prompts: {} }, ...(instructions !== undefined && { instructions }) },
   )
-  server.setRequestHandler('tools/list', () => client.listTools())
-  server.setRequestHandler('prompts/list', () => client.listPrompts())
-  server.setRequestHandler('prompts/get', ({ params }) => client.getPrompt(params))
+  server.setRequestHandler('tools/list', { params: listParams }, () => client.listTools())
+  server.setRequestHandler('prompts/list', { params: listParams }, () => client.listPrompts())
+  server.setRequestHandler('prompts/get', { params: promptParams }, (params) => client.getPrompt(params))
   server.setRequestHandler('tools/call', ({ params }, { mcpReq }) => {
     const token = params._meta?.progressToken ?? mcpReq._meta?.progressToken
     return client.callTool(
