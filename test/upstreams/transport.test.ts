@@ -16,6 +16,7 @@ import { defaultLimits } from '../support/default-limits.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { type Came, discovered, json, type Play, rawHttp } from '../support/modern.ts'
+import { ownAddress } from '../support/own-address.ts'
 import { until } from '../support/until.ts'
 
 const never = new AbortController().signal
@@ -79,14 +80,14 @@ async function serve(t: TestContext, play: Play, port = 0) {
       play(one, response)
     })
   })
-  server.listen(port, '127.0.0.1')
+  server.listen(port, ownAddress)
   await once(server, 'listening')
   const stop = () => {
     server.closeAllConnections()
     server.close()
   }
   t.after(stop)
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, came, stop }
+  return { url: `http://${ownAddress}:${(server.address() as AddressInfo).port}/mcp`, came, stop }
 }
 
 /** Plays a legacy server of Streamable HTTP. */

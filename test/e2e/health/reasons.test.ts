@@ -164,7 +164,7 @@ describe('reasons', { concurrency: 2 }, () => {
   })
 
   test('faults that hit what probes ask are seen as real ones are', async () => {
-    const server = await ProbedServer.start()
+    const server = await ProbedServer.start(undefined, '127.0.0.1')
     const health = { tool: { name: 'check', expect: '42' } }
     const gateway = await Gateway.start({
       gateway: { environment: 'test' },

@@ -26,7 +26,7 @@ export class CountingServer {
   static async start(era: Era, endpoints = 1): Promise<CountingServer> {
     const { program, listening } = await launch(
       era,
-      Array.from({ length: endpoints }, () => '0'),
+      Array.from({ length: endpoints }, () => 'new'),
     )
     return new CountingServer(era, program, listening)
   }
@@ -35,7 +35,7 @@ export class CountingServer {
   async revive(): Promise<void> {
     const { program, listening } = await launch(
       this.#era,
-      this.urls.map((url) => new URL(url).port),
+      this.urls.map((url) => new URL(url).host),
     )
     this.program = program
     this.#control = listening.control
@@ -73,9 +73,9 @@ interface Listening {
 
 async function launch(
   era: Era,
-  ports: readonly string[],
+  places: readonly string[],
 ): Promise<{ program: Program; listening: Listening }> {
-  const program = new Program([script, 'http', era, ...ports])
+  const program = new Program([script, 'http', era, ...places])
   const listening = await program.line('the counting server listens', (line) => {
     const json = /^listening (.*)$/.exec(line)?.[1]
     return json === undefined ? undefined : (JSON.parse(json) as Listening)

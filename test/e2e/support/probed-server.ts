@@ -3,6 +3,7 @@ import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { orBrokenOff } from '../../support/broken-off.ts'
+import { ownAddress } from '../../support/own-address.ts'
 import type { Json } from './gateway.ts'
 
 /** Answers a method in place of the right answer. */
@@ -17,14 +18,20 @@ export class ProbedServer {
   readonly answers = new Map<string, Answer>()
   readonly #tls: object | undefined
   #server: Server | undefined
+  readonly #host: string
   #port = 0
 
-  private constructor(tls: object | undefined) {
+  private constructor(tls: object | undefined, host: string) {
     this.#tls = tls
+    this.#host = host
   }
 
-  static async start(tls?: object): Promise<ProbedServer> {
-    const server = new ProbedServer(tls)
+  /** A certificate is for 127.0.0.1. */
+  static async start(
+    tls?: object,
+    host = tls === undefined ? ownAddress : '127.0.0.1',
+  ): Promise<ProbedServer> {
+    const server = new ProbedServer(tls, host)
     open.add(server)
     await server.listen()
     return server
@@ -36,7 +43,7 @@ export class ProbedServer {
   }
 
   get url(): string {
-    return `${this.#tls === undefined ? 'http' : 'https'}://127.0.0.1:${this.#port}/mcp`
+    return `${this.#tls === undefined ? 'http' : 'https'}://${this.#host}:${this.#port}/mcp`
   }
 
   count(method: string): number {
@@ -49,7 +56,7 @@ export class ProbedServer {
       orBrokenOff(text(request).then((body) => this.#answer(request.method, body, response)))
     const server = this.#tls === undefined ? createServer(answer) : createSecureServer(this.#tls, answer)
     this.#server = server
-    await new Promise<void>((resolve) => server.listen(this.#port, '127.0.0.1', resolve))
+    await new Promise<void>((resolve) => server.listen(this.#port, this.#host, resolve))
     this.#port = (server.address() as AddressInfo).port
   }
 

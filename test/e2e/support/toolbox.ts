@@ -12,39 +12,36 @@ export const stdioScript = script('stdio.js')
 
 /** A toolbox behind HTTP, which can be killed and restarted on the same port. */
 export class HttpToolbox {
-  readonly port: number
+  readonly #place: string
   program: Program
   readonly #env: Readonly<Record<string, string>>
 
-  private constructor(port: number, program: Program, env: Readonly<Record<string, string>>) {
-    this.port = port
+  private constructor(place: string, program: Program, env: Readonly<Record<string, string>>) {
+    this.#place = place
     this.program = program
     this.#env = env
   }
 
   static async start(env: Readonly<Record<string, string>> = {}): Promise<HttpToolbox> {
-    const program = launch(0, env)
-    return new HttpToolbox(await portOf(program), program, env)
+    const program = launch([], env)
+    return new HttpToolbox(await placeOf(program), program, env)
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.port}/mcp`
+    return `http://${this.#place}/mcp`
   }
 
   /** Restarts the killed toolbox on the same port. */
   async revive(): Promise<void> {
-    this.program = launch(this.port, this.#env)
-    await portOf(this.program)
+    this.program = launch([this.#place], this.#env)
+    await placeOf(this.program)
   }
 }
 
-function launch(port: number, env: Readonly<Record<string, string>>): Program {
-  return new Program([script('http.js'), String(port)], { env })
+function launch(place: readonly string[], env: Readonly<Record<string, string>>): Program {
+  return new Program([script('http.js'), ...place], { env })
 }
 
-function portOf(program: Program): Promise<number> {
-  return program.line('the toolbox listens', (line) => {
-    const port = /^listening (\d+)$/.exec(line)?.[1]
-    return port === undefined ? undefined : Number(port)
-  })
-}
+/** Waits until a toolbox listens; returns its host and port. */
+const placeOf = (program: Program): Promise<string> =>
+  program.line('the toolbox listens', (line) => /^listening (\S+)$/.exec(line)?.[1])
