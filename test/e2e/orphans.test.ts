@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
@@ -42,91 +42,94 @@ function readsOf(pid: number): number {
   return Number(/^syscr: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1])
 }
 
-test('a gateway that is killed leaves no process: no child, no child of a child, none that left the group', async () => {
-  const { gateway, all } = await withFamily()
-  process.kill(gateway.program.pid, 'SIGKILL')
-  await gateway.program.ended
-  await allGone(all)
-})
-
-test('a gateway that stops in order leaves neither processes nor its supervisor', async () => {
-  const { gateway, all } = await withFamily()
-  gateway.program.signal('SIGTERM')
-  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
-  assert.deepEqual(left(all), [])
-})
-
-test('the supervisor outlives signals that are meant for the gateway', async () => {
-  const { gateway, supervisors, all } = await withFamily()
-  const [supervisor] = supervisors
-  assert.ok(supervisor)
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(supervisor.pid, signal)
-  process.kill(gateway.program.pid, 'SIGKILL')
-  await allGone(all)
-})
-
-test('a supervisor that was killed is replaced, and the next one knows of all servers', async () => {
-  const { gateway, supervisors, members } = await withFamily()
-  const killed = supervisors[0]!.pid
-  process.kill(killed, 'SIGKILL')
-  let next = identified([])
-  await until('another supervisor runs', () => {
-    // The killed process may be visible for a while.
-    const others = descendantsOf(gateway.program.pid).filter((pid) => pid !== killed && isSupervisor(pid))
-    next = identified(others)
-    return next.length > 0
+// Concurrent, because the tests mostly wait and share no state.
+describe('processes of a gateway', { concurrency: 4 }, () => {
+  test('a gateway that is killed leaves no process: no child, no child of a child, none that left the group', async () => {
+    const { gateway, all } = await withFamily()
+    process.kill(gateway.program.pid, 'SIGKILL')
+    await gateway.program.ended
+    await allGone(all)
   })
-  await until('the log says so', () =>
-    gateway.log.some(({ msg }) => String(msg).startsWith('the supervisor ended (SIGKILL)')),
-  )
-  process.kill(gateway.program.pid, 'SIGKILL')
-  await allGone([...members, ...next])
-})
 
-test("processes outside a server's group end with the server, while the gateway goes on", async () => {
-  const { gateway, members, supervisors, client } = await withFamily()
-  await gateway.reconfigure({ servers: { local: stdioToolbox() } })
-  await allGone(members)
-  assert.deepEqual(left(supervisors), supervisors)
-  assert.ok(await client.say('local__pid'))
-})
-
-test('processes left by a crashed server are ended, while the gateway goes on', async () => {
-  const { pids, members, client, supervisors } = await withFamily()
-  // One process can be found only while its parent lives: the supervisor has to scan all processes first.
-  const [supervisor] = supervisors
-  const seen = readsOf(supervisor!.pid) + 2 * readdirSync('/proc').length
-  await until('the supervisor has looked', () => readsOf(supervisor!.pid) > seen)
-  process.kill(pids.leader!, 'SIGKILL')
-  await allGone(members)
-  assert.ok(await client.say('local__pid'))
-})
-
-test('a killed wrap command takes its program along', async () => {
-  const program = new Program([main, 'stdio', '--', process.execPath, server], {
-    stdio: ['pipe', 'pipe', 'pipe'],
+  test('a gateway that stops in order leaves neither processes nor its supervisor', async () => {
+    const { gateway, all } = await withFamily()
+    gateway.program.signal('SIGTERM')
+    assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+    assert.deepEqual(left(all), [])
   })
-  const say = (message: object) =>
-    program.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
-  const initializeParams = {
-    protocolVersion: '2025-11-25',
-    capabilities: {},
-    clientInfo: { name: 'x', version: '1' },
-  }
-  say({ id: 1, method: 'initialize', params: initializeParams })
-  say({ id: 2, method: 'tools/call', params: { name: 'pids' } })
-  const pids = await program.line('it names its family', (line) => {
-    const { id, result } = JSON.parse(line) as { id: number; result: { content: [{ text: string }] } }
-    return id === 2 ? (JSON.parse(result.content[0].text) as Record<string, number>) : undefined
-  })
-  const all = identified([...Object.values(pids), ...descendantsOf(program.pid)])
-  process.kill(program.pid, 'SIGKILL')
-  await allGone(all)
-})
 
-test('a gateway without stdio servers starts no process at all', async () => {
-  const remote = await HttpToolbox.start()
-  const gateway = await Gateway.start({ servers: { remote: { url: remote.url } } })
-  await gateway.waitFor('up', 'remote')
-  assert.deepEqual(descendantsOf(gateway.program.pid), [])
+  test('the supervisor outlives signals that are meant for the gateway', async () => {
+    const { gateway, supervisors, all } = await withFamily()
+    const [supervisor] = supervisors
+    assert.ok(supervisor)
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(supervisor.pid, signal)
+    process.kill(gateway.program.pid, 'SIGKILL')
+    await allGone(all)
+  })
+
+  test('a supervisor that was killed is replaced, and the next one knows of all servers', async () => {
+    const { gateway, supervisors, members } = await withFamily()
+    const killed = supervisors[0]!.pid
+    process.kill(killed, 'SIGKILL')
+    let next = identified([])
+    await until('another supervisor runs', () => {
+      // The killed process may be visible for a while.
+      const others = descendantsOf(gateway.program.pid).filter((pid) => pid !== killed && isSupervisor(pid))
+      next = identified(others)
+      return next.length > 0
+    })
+    await until('the log says so', () =>
+      gateway.log.some(({ msg }) => String(msg).startsWith('the supervisor ended (SIGKILL)')),
+    )
+    process.kill(gateway.program.pid, 'SIGKILL')
+    await allGone([...members, ...next])
+  })
+
+  test("processes outside a server's group end with the server, while the gateway goes on", async () => {
+    const { gateway, members, supervisors, client } = await withFamily()
+    await gateway.reconfigure({ servers: { local: stdioToolbox() } })
+    await allGone(members)
+    assert.deepEqual(left(supervisors), supervisors)
+    assert.ok(await client.say('local__pid'))
+  })
+
+  test('processes left by a crashed server are ended, while the gateway goes on', async () => {
+    const { pids, members, client, supervisors } = await withFamily()
+    // One process can be found only while its parent lives: the supervisor has to scan all processes first.
+    const [supervisor] = supervisors
+    const seen = readsOf(supervisor!.pid) + 2 * readdirSync('/proc').length
+    await until('the supervisor has looked', () => readsOf(supervisor!.pid) > seen)
+    process.kill(pids.leader!, 'SIGKILL')
+    await allGone(members)
+    assert.ok(await client.say('local__pid'))
+  })
+
+  test('a killed wrap command takes its program along', async () => {
+    const program = new Program([main, 'stdio', '--', process.execPath, server], {
+      stdio: ['pipe', 'pipe', 'pipe'],
+    })
+    const say = (message: object) =>
+      program.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+    const initializeParams = {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'x', version: '1' },
+    }
+    say({ id: 1, method: 'initialize', params: initializeParams })
+    say({ id: 2, method: 'tools/call', params: { name: 'pids' } })
+    const pids = await program.line('it names its family', (line) => {
+      const { id, result } = JSON.parse(line) as { id: number; result: { content: [{ text: string }] } }
+      return id === 2 ? (JSON.parse(result.content[0].text) as Record<string, number>) : undefined
+    })
+    const all = identified([...Object.values(pids), ...descendantsOf(program.pid)])
+    process.kill(program.pid, 'SIGKILL')
+    await allGone(all)
+  })
+
+  test('a gateway without stdio servers starts no process at all', async () => {
+    const remote = await HttpToolbox.start()
+    const gateway = await Gateway.start({ servers: { remote: { url: remote.url } } })
+    await gateway.waitFor('up', 'remote')
+    assert.deepEqual(descendantsOf(gateway.program.pid), [])
+  })
 })

@@ -211,6 +211,8 @@ before(async () => {
       ...scene.parts.gateway,
       controlMcp: controlMcpOf([scene.alice], { ...controlMcp, plans: plansFolder }),
     },
+    // Each call meets the fault once, and ends at once.
+    policies: { defaults: { retry: false, breaker: false } },
     chaos: armed([{ name: 'broken', type: 'rpc.error', match: { server: 'flaky', tool: 'read' } }]),
   }
   await scene.again(parts)
