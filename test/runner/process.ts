@@ -19,6 +19,9 @@ const reporter = fileURLToPath(new URL('./reporter.js', import.meta.url))
 const outputs = fileURLToPath(new URL('../../test-output/', import.meta.url))
 mkdirSync(outputs, { recursive: true })
 
+/** Compiled code of programs, which newer release lines of Node reuse: each start takes a fifth less CPU. */
+const compiled = fileURLToPath(new URL('../../compile-cache/', import.meta.url))
+
 /** The end of a file of tests. */
 export interface Ending {
   readonly tests: readonly Finished[]
@@ -49,7 +52,10 @@ export async function runFile(path: string, name: string): Promise<Ending> {
       path,
     ],
     // The output goes to a file, because a process left behind would hold a pipe open.
-    { stdio: ['ignore', output, output], env: bound({ ...process.env, [RESULTS]: results }) },
+    {
+      stdio: ['ignore', output, output],
+      env: bound({ NODE_COMPILE_CACHE: compiled, ...process.env, [RESULTS]: results }),
+    },
   )
   closeSync(output)
   running.add(child)
