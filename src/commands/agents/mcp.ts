@@ -7,7 +7,7 @@ import { listParams, promptParams } from '../../control/mcp/params.ts'
 import { implementation } from '../../protocol/identity.ts'
 import { optionLines, type Output, runCommand } from '../shared/arguments.ts'
 import { untilSignal } from '../shared/signals.ts'
-import { CONTROL_SERVER, controlMcpAt, controlMcpUrl } from './control-mcp.ts'
+import { CONTROL_SERVER, controlMcpAt, controlMcpUrl } from './control-client.ts'
 
 const options = { url: controlMcpUrl } as const
 

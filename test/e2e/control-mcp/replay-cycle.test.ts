@@ -163,5 +163,5 @@ test('a script or credential that cannot be used is told in one sentence', async
   assert.match(await refused({ ...script(), spec: {} }), /expected either "plan" .* or "spec"/)
   assert.match(await refused({ ...script(), hypothesis: undefined }), /hypothesis/)
   assert.match(await refused(script(), tokens.reader), /read-only/)
-  assert.match(await refused(script(), 'no token'), /cannot be used/)
+  assert.match(await refused(script(), 'no-token'), /does not know the token/)
 })

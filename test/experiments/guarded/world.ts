@@ -1,7 +1,12 @@
 import type { ServerVital } from '../../../src/experiments/guarded/claims.ts'
 import { Lifecycle, type StageOrder, type World } from '../../../src/experiments/guarded/lifecycle.ts'
 import { Meter } from '../../../src/experiments/guarded/meter.ts'
-import { blankRecord, type LayerState, noHits, type RunRecord } from '../../../src/experiments/guarded/record.ts'
+import {
+  blankRecord,
+  type LayerState,
+  noHits,
+  type RunRecord,
+} from '../../../src/experiments/guarded/record.ts'
 import type { Spec } from '../../../src/experiments/guarded/spec.ts'
 import { experimentSpec } from '../../../src/gateway/guarded/spec.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
