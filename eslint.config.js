@@ -13,7 +13,7 @@ const layers = {
   chaos: ['wire', 'mesh', 'protocol', 'units'],
   console: [],
   experiments: ['claims', 'console', 'mesh', 'protocol', 'units'],
-  evidence: ['experiments', 'protocol', 'units'],
+  evidence: ['approval', 'chaos', 'claims', 'experiments', 'mesh', 'protocol', 'units'],
   telemetry: ['policies', 'mesh', 'protocol', 'units'],
   upstreams: ['wire', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],

@@ -1,0 +1,49 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Env } from '../../config/files/interpolate.ts'
+import { formatIssue } from '../../config/issues/issues.ts'
+import { loadConfig } from '../../config/load.ts'
+import { runSummary, type RunSummary } from '../../evidence/summary.ts'
+import { configNames, findConfig } from '../run/find-config.ts'
+import { UnusableInput } from '../shared/arguments.ts'
+
+/** The options of commands that read the index of runs. */
+export const storedRunsOptions = {
+  state: { kind: 'text', value: 'DIR', about: 'the state folder of a gateway (gateway.stateDir)' },
+  config: {
+    kind: 'text',
+    value: 'FILE',
+    about: `the config that names the state folder (default: the first of ${configNames.join(', ')})`,
+  },
+} as const
+
+/** Returns the state folder. Rejects with an `UnusableInput`. */
+export async function stateFolder(
+  { state, config }: { readonly state: string | undefined; readonly config: string | undefined },
+  env: Env,
+): Promise<string> {
+  if (state !== undefined) return state
+  const file = config ?? (await findConfig(process.cwd()))
+  if (file === undefined)
+    throw new UnusableInput(
+      `expected --state DIR, --config FILE, or a config in this folder (${configNames.join(', ')})`,
+    )
+  const loaded = await loadConfig(file, env)
+  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
+  const { stateDir } = loaded.config.gateway
+  if (stateDir === undefined) throw new UnusableInput(`${file} has no gateway.stateDir, so no run is kept`)
+  return stateDir
+}
+
+/** Returns the summaries of all runs in the index, the oldest first. Rejects with an `UnusableInput`. */
+export async function storedRuns(
+  where: { readonly state: string | undefined; readonly config: string | undefined },
+  env: Env,
+): Promise<readonly RunSummary[]> {
+  const folder = await stateFolder(where, env)
+  const text = await readFile(join(folder, 'runs.jsonl'), 'utf8')
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => runSummary.parse(JSON.parse(line)))
+}
