@@ -290,6 +290,11 @@ export function specSchema({ fault, workload }: SpecParts) {
           over: duration({ min: 1_000, max: 60_000 })
             .default(3_000)
             .describe('How long the steady state must hold to count as back, 1s to 60s.'),
+          rto: duration({ min: 1, max: LONGEST_RECOVERY_MS })
+            .optional()
+            .describe(
+              'The promised recovery time, from the first call affected by a fault: a grade is never better than the share of runs within this time.',
+            ),
         })
         .prefault({}),
       approval: z
@@ -299,6 +304,9 @@ export function specSchema({ fault, workload }: SpecParts) {
           '`required`: the run waits until somebody else approves the run; with trusted keys, by a signature. Always required for a first stage above 25%, or a later stage above 50%.',
         ),
       estimate,
+      every: duration({ min: 3_600_000, max: 5 * 365 * 86_400_000 })
+        .optional()
+        .describe('How often the experiment is due, 1h to 1825d; `breakwater runs due` lists overdue ones.'),
       load: load.optional(),
     })
     .superRefine((given, context) => {
