@@ -77,6 +77,11 @@ export const commands: Commands = {
     about: "finds agents' mistakes in a recording, such as blind retries and corrupt values used",
     load: async () => (await import('./compare/judge/judge.ts')).judge,
   },
+  runs: {
+    group: 'compare',
+    about: 'answers questions about all runs so far: verdicts, grades, recovery, coverage',
+    load: async () => (await import('./evidence/runs.ts')).runs,
+  },
   key: {
     group: 'agents',
     about: 'makes the key with which a person signs envelopes and approvals',

@@ -431,6 +431,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       watch.close()
       return (closing ??= guarded
         .close()
+        .then(() => opened.closeIndex())
         .then(() => controlMcp?.close())
         .then(() => shutDown(ends)))
     },

@@ -20,7 +20,9 @@ export const keyOption = {
 } as const
 
 /** Reads a person's key file and asks for the passphrase. Returns a function that signs documents. */
-export async function signerOf(given: Given): Promise<(kind: SignedKind, value: unknown) => Signature> {
+export async function signerOf(
+  given: Pick<Given, 'values' | 'out'>,
+): Promise<(kind: SignedKind, value: unknown) => Signature> {
   const file = textOf(given.values, 'key')
   if (file === undefined) throw new Misuse('--key FILE is missing')
   const text = await readFile(file, 'utf8').catch((error: Error) => {

@@ -1,9 +1,8 @@
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import type { Env } from '../../config/files/interpolate.ts'
 import { formatIssue } from '../../config/issues/issues.ts'
 import { loadConfig } from '../../config/load.ts'
-import { runSummary, type RunSummary } from '../../evidence/summary.ts'
+import { type ReadIndex, readIndex, runsIn } from '../../evidence/run-index.ts'
+import type { RunSummary } from '../../evidence/summary.ts'
 import { configNames, findConfig } from '../run/find-config.ts'
 import { UnusableInput } from '../shared/arguments.ts'
 
@@ -17,11 +16,13 @@ export const storedRunsOptions = {
   },
 } as const
 
+interface Where {
+  readonly state: string | undefined
+  readonly config: string | undefined
+}
+
 /** Returns the state folder. Rejects with an `UnusableInput`. */
-export async function stateFolder(
-  { state, config }: { readonly state: string | undefined; readonly config: string | undefined },
-  env: Env,
-): Promise<string> {
+export async function stateFolder({ state, config }: Where, env: Env): Promise<string> {
   if (state !== undefined) return state
   const file = config ?? (await findConfig(process.cwd()))
   if (file === undefined)
@@ -35,15 +36,16 @@ export async function stateFolder(
   return stateDir
 }
 
-/** Returns the summaries of all runs in the index, the oldest first. Rejects with an `UnusableInput`. */
-export async function storedRuns(
-  where: { readonly state: string | undefined; readonly config: string | undefined },
-  env: Env,
-): Promise<readonly RunSummary[]> {
+/** Reads the index of a state folder; a running gateway may go on writing. Rejects with an `UnusableInput`. */
+export async function storedIndex(where: Where, env: Env): Promise<ReadIndex & { readonly folder: string }> {
   const folder = await stateFolder(where, env)
-  const text = await readFile(join(folder, 'runs.jsonl'), 'utf8')
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => runSummary.parse(JSON.parse(line)))
+  const index = await readIndex(folder).catch((error: Error) => {
+    throw new UnusableInput(`the index of runs in ${folder} cannot be read: ${error.message}`)
+  })
+  return { ...index, folder }
+}
+
+/** Returns the summaries of all runs in the index, the oldest first. Rejects with an `UnusableInput`. */
+export async function storedRuns(where: Where, env: Env): Promise<readonly RunSummary[]> {
+  return runsIn(await storedIndex(where, env))
 }

@@ -5,7 +5,7 @@ import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Experiments } from '../../experiments/experiments.ts'
 import type { GuardedArms } from '../../experiments/guarded/arms.ts'
 import { type GuardedEvent, GuardedExperiments } from '../../experiments/guarded/guarded.ts'
-import type { RunRecord } from '../../experiments/guarded/record.ts'
+import { isOver, type RunRecord } from '../../experiments/guarded/record.ts'
 import { type OpenedJournal, RunJournal } from '../../evidence/journal.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
@@ -15,6 +15,7 @@ import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { KnownServer } from '../../registry/known-server.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { loadProblems, playLoad } from './load.ts'
+import { type GatewayRunIndex, openRunIndex } from './run-index.ts'
 import { groundOf, survey } from './survey.ts'
 import { proofOf, worldOf, type WorldParts } from './world.ts'
 
@@ -46,6 +47,7 @@ export interface OpenedGuarded {
   readonly earlier: readonly RunRecord[]
   /** Resolves with a sealed run of the journal; undefined for others. */
   readonly find: (id: string) => Promise<RunRecord | undefined>
+  readonly closeIndex: () => Promise<void>
 }
 
 /** Creates the guarded experiments of the gateway. Records an earlier process's unfinished runs as failed. */
@@ -60,6 +62,7 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
   const { journal, runs, problems } =
     'problem' in opened ? { journal: opened, runs: [], problems: [] } : opened
   for (const { file, why } of problems) log.warn({ file, why }, 'the journal of experiments is damaged')
+  let index: GatewayRunIndex | undefined
   const guarded = new GuardedExperiments({
     clock,
     journal,
@@ -77,17 +80,28 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
     approvers: () => parts.controller.config.approvers,
     needsSignature: parts.needsSignature,
     mayApproveOwn: parts.mayApproveOwn,
-    onOver: parts.onOver,
+    onOver(run) {
+      parts.onOver(run)
+      void index?.add(run)
+    },
     withoutSecrets,
     emit: noteGuarded(log),
   })
   await guarded.recover(runs)
+  if (!('problem' in opened) && stateDir !== undefined)
+    index = await openRunIndex(
+      runs.flatMap((run) => {
+        const recorded = isOver(run) ? run : guarded.get(run.name)
+        return recorded?.id === run.id ? [recorded] : []
+      }),
+      { clock, log, live: parts.live, stateDir },
+    )
   parts.controller.killSwitch.onKill(() => {
     const { by, why } = parts.controller.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
     guarded.killed(by, why)
   })
   const find = async (id: string) => ('find' in journal ? journal.find(id) : undefined)
-  return { guarded, earlier: runs, find }
+  return { guarded, earlier: runs, find, closeIndex: async () => index?.close() }
 }
 
 async function openJournal({

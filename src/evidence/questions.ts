@@ -1,0 +1,131 @@
+import { wilsonInterval } from '../experiments/statistics/proportions.ts'
+import { gradeOf, type Graded } from './grade.ts'
+import type { RunSummary } from './summary.ts'
+
+/** Runs by plan, in order of the plans' names. */
+export function byPlan(runs: readonly RunSummary[]): ReadonlyMap<string, readonly RunSummary[]> {
+  const plans = new Map<string, RunSummary[]>()
+  for (const run of runs) {
+    const own = plans.get(run.name)
+    if (own === undefined) plans.set(run.name, [run])
+    else own.push(run)
+  }
+  return new Map([...plans].sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+/** The grade of each plan over its last runs. */
+export const gradesIn = (
+  runs: readonly RunSummary[],
+  last: number,
+): readonly (Graded & { readonly plan: string })[] =>
+  [...byPlan(runs)].map(([plan, own]) => ({ plan, ...gradeOf(own.slice(-last)) }))
+
+/** Recovery times of a plan in milliseconds. */
+export interface Recovery {
+  readonly plan: string
+  readonly runs: number
+  /** Runs without a recovery within the wait. */
+  readonly notRecovered: number
+  readonly median: number | undefined
+  readonly worst: number | undefined
+  readonly promised: number | undefined
+  /** Runs within the promised time, of the runs with a promise. */
+  readonly kept: number
+  readonly promises: number
+}
+
+/** Returns the recovery times of each plan, over runs whose faults had an effect. */
+export function recoveryIn(runs: readonly RunSummary[]): readonly Recovery[] {
+  return [...byPlan(runs)].map(([plan, own]) => {
+    const shown = own.filter(({ verdict }) => verdict !== 'no evidence')
+    const times = shown.flatMap(({ rto }) => rto.measuredMs ?? []).sort((a, b) => a - b)
+    const promised = shown.filter(({ rto }) => rto.promisedMs !== null)
+    const kept = promised.filter(({ rto }) => rto.measuredMs !== null && rto.measuredMs <= rto.promisedMs!)
+    return {
+      plan,
+      runs: shown.length,
+      notRecovered: shown.length - times.length,
+      median: times[Math.floor(times.length / 2)],
+      worst: times.at(-1),
+      promised: promised.at(-1)?.rto.promisedMs ?? undefined,
+      kept: kept.length,
+      promises: promised.length,
+    }
+  })
+}
+
+/** How often the authors of a plan were right. */
+export interface Estimates {
+  readonly plan: string
+  readonly of: string
+  readonly right: number
+  readonly estimates: number
+  /** 95 % interval of the share of right estimates, in [0, 1]. */
+  readonly low: number
+  readonly high: number
+}
+
+export function estimatesIn(runs: readonly RunSummary[]): readonly Estimates[] {
+  return [...byPlan(runs)].flatMap(([plan, own]) => {
+    const all = own.flatMap(({ estimates }) => estimates)
+    return [...new Set(all.map(({ of }) => of))].map((of): Estimates => {
+      const ofKind = all.filter((one) => one.of === of)
+      const right = ofKind.filter((one) => one.right).length
+      const { low, high } = wilsonInterval({ successes: right, units: ofKind.length }, 0.05)
+      return { plan, of, right, estimates: ofKind.length, low, high }
+    })
+  })
+}
+
+/** The tests of a server with a type of fault. */
+export interface Coverage {
+  readonly server: string
+  readonly fault: string
+  readonly runs: number
+  /** Runs whose faults had a proven effect. */
+  readonly evidence: number
+  /** Milliseconds since the epoch; undefined without evidence. */
+  readonly lastEvidenceAt: number | undefined
+}
+
+export function coverageIn(runs: readonly RunSummary[]): readonly Coverage[] {
+  const pairs = new Map<string, Coverage>()
+  for (const { targets, faults, verdict, at } of runs)
+    for (const server of new Set(targets.map((one) => one.server)))
+      for (const fault of new Set(faults.map(({ type }) => type))) {
+        const key = `${server} ${fault}`
+        const known = pairs.get(key)
+        const isEvidence = verdict !== 'no evidence'
+        pairs.set(key, {
+          server,
+          fault,
+          runs: (known?.runs ?? 0) + 1,
+          evidence: (known?.evidence ?? 0) + (isEvidence ? 1 : 0),
+          lastEvidenceAt: isEvidence ? at : known?.lastEvidenceAt,
+        })
+      }
+  return [...pairs.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one)
+}
+
+/** A plan that says how often it is due. Times in milliseconds since the epoch. */
+export interface Due {
+  readonly plan: string
+  readonly everyMs: number
+  /** The last run that is evidence; undefined without one. */
+  readonly lastAt: number | undefined
+  readonly dueAt: number
+  readonly isOverdue: boolean
+}
+
+/** Returns the plans with `every`, the longest overdue first. A run without evidence is no test. */
+export function dueIn(runs: readonly RunSummary[], now: number): readonly Due[] {
+  return [...byPlan(runs)]
+    .flatMap(([plan, own]): Due[] => {
+      const everyMs = own.at(-1)!.everyMs
+      if (everyMs === null) return []
+      const lastAt = own.findLast(({ verdict }) => verdict !== 'no evidence')?.at
+      const dueAt = lastAt === undefined ? own[0]!.at : lastAt + everyMs
+      return [{ plan, everyMs, lastAt, dueAt, isOverdue: dueAt <= now }]
+    })
+    .sort((a, b) => a.dueAt - b.dueAt)
+}

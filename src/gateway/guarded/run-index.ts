@@ -1,0 +1,86 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { cpus, totalmem } from 'node:os'
+import type { RunRecord } from '../../experiments/guarded/record.ts'
+import { hashOf } from '../../experiments/guarded/spec.ts'
+import { RunIndex } from '../../evidence/run-index.ts'
+import { type GatewayFacts, summaryOf } from '../../evidence/summary-of.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { Live } from '../../mesh/live.ts'
+import { version } from '../../protocol/identity.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Log } from '../../telemetry/log.ts'
+
+/** How long the end of the gateway waits for a hanging disk, in milliseconds. */
+const CLOSE_MS: Millis = 5_000
+
+export interface RunIndexParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
+  readonly stateDir: string
+}
+
+/** The index of the gateway's runs. */
+export interface GatewayRunIndex {
+  /** Adds an ended run to the index. Never rejects: a failed write is logged. */
+  add(run: RunRecord): Promise<void>
+  close(): Promise<void>
+}
+
+/** Opens the index, and adds the runs of the journal that the index lacks. Rejects when the folder cannot be used. */
+export async function openRunIndex(
+  earlier: readonly RunRecord[],
+  parts: RunIndexParts,
+): Promise<GatewayRunIndex> {
+  const { clock, log, stateDir } = parts
+  const { index, problem } = await RunIndex.open(stateDir, clock.wall())
+  if (problem !== undefined) log.warn({ stateDir, problem }, 'the index of runs is damaged')
+  const bootId = randomBytes(8).toString('hex')
+  const add = async (run: RunRecord) => {
+    try {
+      await index.add({ kind: 'run', at: clock.wall(), run: summaryOf(run, factsOf(run, bootId, parts)) })
+    } catch (error) {
+      log.warn({ run: run.id, problem: (error as Error).message }, 'a run could not be added to the index')
+    }
+  }
+  for (const run of earlier) if (!index.has(run.id)) await add(run)
+  return {
+    add,
+    async close() {
+      const limit = new Cancellation()
+      const late = clock.sleep(CLOSE_MS, limit).catch(() => undefined)
+      await Promise.race([index.close(), late])
+      limit.abort('closed')
+    },
+  }
+}
+
+function factsOf(run: RunRecord, bootId: string, { live }: RunIndexParts): GatewayFacts {
+  const { servers, mesh } = live.current
+  const targets = run.targets.servers.flatMap(({ name }) => servers.get(name) ?? [])
+  const joined = (values: readonly string[]) => [...new Set(values)].sort().join('+') || 'unknown'
+  return {
+    version,
+    gateway: null,
+    bootId,
+    replicas: 1,
+    host: host(),
+    era: joined(targets.flatMap(({ eras }) => eras.flatMap((era) => Object.keys(era)))),
+    transport: joined(targets.map(({ config }) => config.type)),
+    effectOf: (server, tool) => mesh.effectOf({ server, method: 'tools/call', tool }),
+  }
+}
+
+function host(): GatewayFacts['host'] {
+  const all = cpus()
+  const facts = {
+    cpu: all[0]?.model ?? 'unknown',
+    cores: all.length,
+    memoryBytes: totalmem(),
+    node: process.versions.node,
+    container: existsSync('/.dockerenv') || existsSync('/run/.containerenv'),
+  }
+  return { class: hashOf(facts), ...facts }
+}

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../src/evidence/questions.ts'
+import { summary } from './runs.ts'
+
+const DAY = 24
+
+test('coverage counts evidence apart from runs that prove nothing', () => {
+  const runs = [
+    summary(1),
+    summary(2, { verdict: 'no evidence' }),
+    summary(3, { targets: [{ server: 'orders', tool: 'place', effect: 'write' }], verdict: 'no evidence' }),
+  ]
+  assert.deepEqual(coverageIn(runs), [
+    { server: 'orders', fault: 'conn.latency', runs: 1, evidence: 0, lastEvidenceAt: undefined },
+    { server: 'search', fault: 'conn.latency', runs: 2, evidence: 1, lastEvidenceAt: 3_600_000 },
+  ])
+})
+
+test('recovery has the worst time, runs that did not recover, and kept promises', () => {
+  const run = (at: number, measuredMs: number | null) =>
+    summary(at, { rto: { promisedMs: 30_000, measuredMs } })
+  const [found] = recoveryIn([run(1, 10_000), run(2, 47_000), run(3, null), run(4, 20_000)])
+  assert.deepEqual(found, {
+    plan: 'drill',
+    runs: 4,
+    notRecovered: 1,
+    median: 20_000,
+    worst: 47_000,
+    promised: 30_000,
+    kept: 2,
+    promises: 4,
+  })
+})
+
+test('estimates say by kind how often the author was right', () => {
+  const of = (right: boolean) => ({ of: 'recover', expected: '30s', found: '20s', right })
+  const found = estimatesIn([summary(1, { estimates: [of(true)] }), summary(2, { estimates: [of(false)] })])
+  assert.deepEqual(
+    found.map(({ of: kind, right, estimates }) => [kind, right, estimates]),
+    [['recover', 1, 2]],
+  )
+})
+
+test('a plan is due its interval after the last run that is evidence', () => {
+  const everyMs = 90 * 86_400_000
+  const runs = [summary(0, { everyMs }), summary(30 * DAY, { everyMs, verdict: 'no evidence' })]
+  const at = (days: number) => dueIn(runs, days * 86_400_000)[0]
+  assert.deepEqual([at(89)?.isOverdue, at(90)?.isOverdue], [false, true])
+  assert.equal(dueIn([summary(1)], 0).length, 0)
+  const never = dueIn([summary(5, { everyMs, verdict: 'no evidence' })], 5 * 3_600_000)[0]
+  assert.deepEqual([never?.lastAt, never?.isOverdue], [undefined, true])
+})
+
+test('each plan is graded over its own last runs', () => {
+  const runs = Array.from({ length: 12 }, (_, at) => summary(at, { verdict: at < 3 ? 'failed' : 'passed' }))
+  const other = Array.from({ length: 5 }, (_, at) => summary(at, { name: 'other' }))
+  assert.deepEqual(
+    gradesIn([...runs, ...other], 9).map(({ plan, grade }) => [plan, grade]),
+    [
+      ['drill', 'B'],
+      ['other', 'C'],
+    ],
+  )
+})

@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict'
+import { appendFile, cp, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { newKey, openPrivateKey, sign } from '../../src/approval/keys.ts'
+import { anchorOf, unprovenBy } from '../../src/evidence/anchor.ts'
+import { indexPath, readIndex, RunIndex, runsIn } from '../../src/evidence/run-index.ts'
+import { summary } from './runs.ts'
+
+const folder = await mkdtemp(join(tmpdir(), 'breakwater-index-'))
+after(() => rm(folder, { recursive: true, force: true }))
+
+let folders = 0
+
+/** Writes an index of `count` runs in a folder of its own. */
+async function written(count: number): Promise<string> {
+  const own = join(folder, String(folders++))
+  const { index } = await RunIndex.open(own, 0)
+  for (let at = 0; at < count; at++) await index.add({ kind: 'run', at, run: summary(at) })
+  await index.close()
+  return own
+}
+
+async function copyOf(own: string): Promise<string> {
+  const copy = join(folder, String(folders++))
+  await cp(own, copy, { recursive: true })
+  return copy
+}
+
+const idsOf = async (own: string) => runsIn(await readIndex(own)).map(({ id }) => id)
+
+test('an index keeps runs over processes, each once', async () => {
+  const own = await written(3)
+  const { index, problem } = await RunIndex.open(own, 0)
+  assert.equal(problem, undefined)
+  await index.add({ kind: 'run', at: 9, run: summary(1) })
+  await index.add({ kind: 'run', at: 9, run: summary(3) })
+  await index.close()
+  assert.deepEqual(await idsOf(own), ['run-0', 'run-1', 'run-2', 'run-3'])
+  assert.deepEqual((await readIndex(own)).problems, [])
+})
+
+test('a process that ends at any byte of a line loses this line only, and the index says so', async () => {
+  const own = await written(4)
+  const before = await readFile(indexPath(own))
+  const head = await readFile(join(own, 'runs.head'))
+  const next = await RunIndex.open(own, 0)
+  await next.index.add({ kind: 'run', at: 5, run: summary(4) })
+  await next.index.close()
+  const { length } = await readFile(indexPath(own))
+  for (let cut = 0; cut < 200; cut++) {
+    const size = before.length + 1 + Math.floor(((length - before.length - 2) * cut) / 199)
+    const copy = await copyOf(own)
+    await truncate(indexPath(copy), size)
+    await writeFile(join(copy, 'runs.head'), head)
+    const torn = await readIndex(copy)
+    assert.equal(torn.problems.length, 1, `cut at ${size}`)
+    assert.match(torn.problems[0]!, /cut off in the middle/)
+    const opened = await RunIndex.open(copy, 7)
+    assert.match(String(opened.problem), /the last line of .* was cut/)
+    await opened.index.add({ kind: 'run', at: 8, run: summary(9) })
+    await opened.index.close()
+    assert.deepEqual(await idsOf(copy), ['run-0', 'run-1', 'run-2', 'run-3', 'run-9'])
+    const { entries, problems } = await readIndex(copy)
+    assert.deepEqual(problems, [])
+    assert.ok(entries.some(({ kind }) => kind === 'cut'))
+    await rm(copy, { recursive: true })
+  }
+})
+
+test('a changed, removed, swapped or forged line is found', async () => {
+  const own = await written(5)
+  const lines = (await readFile(indexPath(own), 'utf8')).split('\n')
+  const changes: Record<string, (all: string[]) => string[]> = {
+    changed: (all) => all.map((line, at) => (at === 2 ? line.replace('passed', 'failed') : line)),
+    removed: (all) => all.filter((_, at) => at !== 2),
+    swapped: (all) => [all[0]!, all[2]!, all[1]!, ...all.slice(3)],
+    forged: (all) => [
+      ...all.slice(0, 3),
+      all[3]!.replace(/"hash":"\w{8}/, '"hash":"00000000'),
+      ...all.slice(4),
+    ],
+    'without its end': (all) => [...all.slice(0, -2), ''],
+  }
+  for (const [name, change] of Object.entries(changes)) {
+    const copy = await copyOf(own)
+    await writeFile(indexPath(copy), change(lines).join('\n'))
+    assert.ok((await readIndex(copy)).problems.length > 0, name)
+    const { index, problem } = await RunIndex.open(copy, 0)
+    await index.close()
+    assert.notEqual(problem, undefined, name)
+    assert.match(
+      (await readIndex(copy)).problems.join(),
+      /records earlier damage/,
+      `${name}: the damage is kept`,
+    )
+  }
+})
+
+test('an anchor finds a change by somebody who has the key of the folder', async () => {
+  const own = await written(5)
+  const { pem, publicText } = newKey('a passphrase of tests')
+  const anchor = anchorOf(await readIndex(own), 0)!
+  const signed = {
+    anchor,
+    signature: { ...sign('anchor', anchor, openPrivateKey(pem, 'a passphrase of tests')!, 'alice') },
+  }
+  const trusted = new Map([['alice', publicText]])
+  assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
+  // Later runs do not matter.
+  const { index } = await RunIndex.open(own, 0)
+  await index.add({ kind: 'run', at: 5, run: summary(5) })
+  await index.close()
+  assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
+  // The forger has the folder with its key, and writes a whole new index.
+  const forged = await copyOf(own)
+  await rm(indexPath(forged))
+  await rm(join(forged, 'runs.head'))
+  const other = await RunIndex.open(forged, 0)
+  for (let at = 0; at < 6; at++)
+    await other.index.add({ kind: 'run', at, run: summary(at, at === 2 ? { verdict: 'failed' } : {}) })
+  await other.index.close()
+  const read = await readIndex(forged)
+  assert.deepEqual(read.problems, [], 'the chain alone does not find the forger')
+  assert.match(String(unprovenBy(signed, read, trusted)), /a line before the anchor .* was changed/)
+  assert.match(String(unprovenBy(signed, await readIndex(await written(2)), trusted)), /knows 6 lines/)
+  assert.match(String(unprovenBy(signed, await readIndex(own), new Map())), /not trusted/)
+  const bad = { ...signed, anchor: { ...anchor, runs: 4 } }
+  assert.match(String(unprovenBy(bad, await readIndex(own), trusted)), /signature of alice is not valid/)
+})
+
+test('a line that is no summary is left out of the runs, and is no damage', async () => {
+  const own = await written(2)
+  const { index } = await RunIndex.open(own, 0)
+  await index.add({ kind: 'run', at: 3, run: { ...summary(2), format: 2 } as never })
+  await index.close()
+  assert.deepEqual(await idsOf(own), ['run-0', 'run-1'])
+  await appendFile(indexPath(own), 'no line\n')
+  assert.match((await readIndex(own)).problems.join(), /is no line of a journal/)
+})
