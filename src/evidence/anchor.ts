@@ -19,11 +19,10 @@ export const signedAnchorSchema = z.strictObject({ anchor: anchorSchema, signatu
 export type SignedAnchor = z.output<typeof signedAnchorSchema>
 
 /** Returns the anchor of an index as it is; `now` in milliseconds since the epoch. */
-export function anchorOf({ hashes, entries }: ReadIndex, now: number): Anchor | undefined {
+export function anchorOf({ hashes, runs }: ReadIndex, now: number): Anchor | undefined {
   const hash = hashes.at(-1)
   if (hash === undefined) return undefined
-  const runs = entries.filter(({ kind }) => kind === 'run').length
-  return { format: 1, line: hashes.length, hash, runs, at: new Date(now).toISOString() }
+  return { format: 1, line: hashes.length, hash, runs: runs.length, at: new Date(now).toISOString() }
 }
 
 /**

@@ -1,27 +1,30 @@
 import type { KeyObject } from 'node:crypto'
 import { type FileHandle, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chainHash, formatLine, readChain, ROOT } from '../chaos/journal/chain.ts'
-import { openKey, readHead, readKey, readOrNothing, writeHead } from '../chaos/journal/head.ts'
+import { z } from 'zod'
+import { chainHash, formatLine, ROOT } from '../chaos/journal/chain.ts'
+import { openKey, readHead, readKey, writeHead } from '../chaos/journal/head.ts'
+import { readChainFile } from './chain-file.ts'
 import { makeFolder } from '../units/folder.ts'
 import { runSummary, type RunSummary } from './summary.ts'
 
+const storedSummary = runSummary.extend({
+  windows: z
+    .array(runSummary.shape.windows.element.extend({ cells: z.string().regex(/^(\d+:\d+( \d+:\d+)*)?$/) }))
+    .max(64),
+})
+
+/** A summary with the durations of each window as text: `cell:count` pairs, separated by spaces. */
+type StoredRun = z.output<typeof storedSummary>
+
 /** An entry of the index; `at`: milliseconds since the Unix epoch. */
 export type IndexEntry = { readonly at: number } & (
-  | { readonly kind: 'run'; readonly run: RunSummary }
-  /** Somebody removed the records of these runs; their summaries stay. */
-  | { readonly kind: 'pruned'; readonly runs: readonly string[]; readonly by: string }
+  | { readonly kind: 'run'; readonly run: StoredRun }
   /** The process ended while writing: the last line was cut, and its run is written again if its record is kept. */
   | { readonly kind: 'cut'; readonly bytes: number }
   /** An earlier index could not be trusted; its readable entries stand before this entry. */
   | { readonly kind: 'damaged'; readonly why: string }
 )
-
-export type NewIndexEntry = IndexEntry extends infer Entry
-  ? Entry extends unknown
-    ? Omit<Entry, 'at'>
-    : never
-  : never
 
 const FILE = 'runs.jsonl'
 
@@ -75,38 +78,47 @@ export class RunIndex {
   ): Promise<{ readonly index: RunIndex; readonly problem: string | undefined }> {
     makeFolder(folder, 0o700)
     const key = await openKey(folder)
-    const { chain, damage, cutBytes } = await readFileOf(folder, key)
-    const entries = (chain?.lines ?? []).slice(1) as unknown as IndexEntry[]
+    const path = indexPath(folder)
+    const ids = new Set<string>()
+    const { chain, damage } = await checked(folder, key, (entry) => {
+      if (entry.kind === 'run') ids.add(entry.run.id)
+    })
     if (chain === undefined && damage === undefined)
-      return { index: await RunIndex.#begin(folder, key, []), problem: undefined }
+      return { index: await RunIndex.#begin(folder, key), problem: undefined }
     if (damage !== undefined) {
-      if (chain !== undefined) await rename(indexPath(folder), `${indexPath(folder)}.damaged`)
-      const marked: IndexEntry[] = [...entries, { kind: 'damaged', at: now, why: damage }]
-      return { index: await RunIndex.#begin(folder, key, marked), problem: damage }
+      const entries: IndexEntry[] = []
+      await readChainFile(path, key, (record) => entries.push(record as unknown as IndexEntry))
+      if (chain !== undefined) await rename(path, `${path}.damaged`)
+      const index = await RunIndex.#begin(folder, key, [
+        ...entries,
+        { kind: 'damaged', at: now, why: damage },
+      ])
+      return { index, problem: damage }
     }
-    const file = await open(indexPath(folder), 'r+', 0o600)
-    await file.truncate(chain!.bytes)
-    const end = {
-      hash: chain!.hashes.at(-1)!,
-      line: chain!.lines.length,
-      size: chain!.bytes,
-      ids: idsIn(entries),
-    }
-    const index = new RunIndex(folder, key, file, end)
-    if (cutBytes > 0) await index.add({ kind: 'cut', at: now, bytes: cutBytes })
-    const problem =
-      cutBytes > 0
-        ? `the last line of ${indexPath(folder)} was cut: a process ended while writing`
-        : undefined
-    return { index, problem }
+    const { bytes, hashes, cutBytes } = chain!
+    const file = await open(path, 'r+', 0o600)
+    await file.truncate(bytes)
+    const index = new RunIndex(folder, key, file, {
+      hash: hashes.at(-1)!,
+      line: hashes.length,
+      size: bytes,
+      ids,
+    })
+    if (cutBytes === 0) return { index, problem: undefined }
+    await index.#add({ kind: 'cut', at: now, bytes: cutBytes })
+    return { index, problem: `the last line of ${path} was cut: a process ended while writing` }
   }
 
-  static async #begin(folder: string, key: KeyObject, entries: readonly IndexEntry[]): Promise<RunIndex> {
+  static async #begin(
+    folder: string,
+    key: KeyObject,
+    entries: readonly IndexEntry[] = [],
+  ): Promise<RunIndex> {
     const path = indexPath(folder)
     const draft = `${path}.new`
     const file = await open(draft, 'w+', 0o600)
-    const end = { hash: ROOT, line: 0, size: 0, ids: idsIn(entries) }
-    const index = new RunIndex(folder, key, file, end)
+    const ids = new Set(entries.flatMap((entry) => (entry.kind === 'run' ? [entry.run.id] : [])))
+    const index = new RunIndex(folder, key, file, { hash: ROOT, line: 0, size: 0, ids })
     await index.#put([{ kind: 'header', at: entries[0]?.at ?? 0, file: 1, previous: ROOT }, ...entries])
     await rename(draft, path)
     await index.#writeHead()
@@ -118,13 +130,15 @@ export class RunIndex {
     return this.#ids.has(id)
   }
 
-  /** Resolves once the entry is on disk. A run that the index has already is ignored. Rejects when writing fails. */
-  add(entry: IndexEntry): Promise<void> {
+  /** Adds a run; resolves once the run is on disk. Ignores a run that the index has already. Rejects when writing fails. */
+  addRun(run: RunSummary, now: number): Promise<void> {
+    if (this.#ids.has(run.id)) return Promise.resolve()
+    this.#ids.add(run.id)
+    return this.#add({ kind: 'run', at: now, run: toLine(run) })
+  }
+
+  #add(entry: IndexEntry): Promise<void> {
     const next = this.#last.then(async () => {
-      if (entry.kind === 'run') {
-        if (this.#ids.has(entry.run.id)) return
-        this.#ids.add(entry.run.id)
-      }
       await this.#put([entry])
       await this.#writeHead()
     })
@@ -159,60 +173,90 @@ export class RunIndex {
   }
 }
 
-const idsIn = (entries: readonly IndexEntry[]) =>
-  new Set(entries.flatMap((entry) => (entry.kind === 'run' ? [entry.run.id] : [])))
-
 /** An index as read from disk. */
 export interface ReadIndex {
-  readonly entries: readonly IndexEntry[]
+  readonly runs: readonly RunSummary[]
   /** Hash of each line, the header included; line n is at n − 1. */
   readonly hashes: readonly string[]
   /** Why the index cannot be trusted; empty when whole. */
   readonly problems: readonly string[]
+  /** Lines that a process cut by ending while it wrote. */
+  readonly cuts: number
 }
 
 /**
- * Reads and checks an index without changes; empty for a folder without runs. Rejects when the folder cannot be read, or
- * has no key.
+ * Reads and checks an index without changes; empty for a folder without runs. Leaves out summaries of other formats.
+ * `cells`: the arms whose durations are read; without durations, the index takes a tenth of the memory. Rejects when the
+ * folder cannot be read.
  */
-export async function readIndex(folder: string): Promise<ReadIndex> {
+export async function readIndex(
+  folder: string,
+  { cells = () => true }: { readonly cells?: (arm: string) => boolean } = {},
+): Promise<ReadIndex> {
   const key = await readKey(folder)
-  if (key === undefined) return { entries: [], hashes: [], problems: [] }
-  const { chain, damage, cutBytes } = await readFileOf(folder, key)
-  const entries = (chain?.lines ?? []).slice(1) as unknown as IndexEntry[]
-  const marks = entries.flatMap((entry) =>
-    entry.kind === 'damaged' ? [`records earlier damage: ${entry.why}`] : [],
-  )
-  const torn = cutBytes > 0 ? [`line ${(chain?.lines.length ?? 0) + 1} is cut off in the middle`] : []
+  if (key === undefined) return { runs: [], hashes: [], problems: [], cuts: 0 }
+  const runs: RunSummary[] = []
+  const marks: string[] = []
+  let cuts = 0
+  const { chain, damage } = await checked(folder, key, (entry) => {
+    if (entry.kind === 'cut') cuts++
+    if (entry.kind === 'damaged') marks.push(`records earlier damage: ${entry.why}`)
+    const read = entry.kind === 'run' ? fromLine(entry.run, cells) : undefined
+    if (read !== undefined) runs.push(read)
+  })
+  const torn =
+    chain !== undefined && chain.cutBytes > 0
+      ? [`line ${chain.hashes.length + 1} is cut off in the middle`]
+      : []
   return {
-    entries,
+    runs,
     hashes: chain?.hashes ?? [],
     problems: [...(damage === undefined ? [] : [damage]), ...torn, ...marks],
+    cuts,
   }
 }
 
-async function readFileOf(folder: string, key: KeyObject) {
+async function checked(folder: string, key: KeyObject, onEntry: (entry: IndexEntry) => void) {
   const path = indexPath(folder)
-  const text = await readOrNothing(path)
   const head = await readHead(headPath(folder), key)
+  const chain = await readChainFile(path, key, (record) => onEntry(record as unknown as IndexEntry))
   let damage: string | undefined
-  if (text === undefined && head !== 'none') damage = `${path} is missing`
-  if (head === 'forged') damage = `the head of ${path} was made without the key`
-  const chain = text === undefined ? undefined : readChain(text, key)
-  const { broken } = chain ?? {}
+  if (chain === undefined && head !== 'none') damage = `${path} is missing`
   // A new index has no head yet when its process ends at once.
-  if (head === 'none' && (chain?.lines.length ?? 0) > 1) damage ??= `the head of ${path} is missing`
-  if (broken !== undefined && !broken.isTorn) damage ??= `line ${broken.line} of ${path} ${broken.why}`
+  if (head === 'none' && (chain?.hashes.length ?? 0) > 1) damage = `the head of ${path} is missing`
+  if (head === 'forged') damage = `the head of ${path} was made without the key`
+  if (chain?.broken !== undefined) damage ??= `line ${chain.broken.line} of ${path} ${chain.broken.why}`
   if (chain !== undefined && typeof head === 'object' && chain.hashes[head.line - 1] !== head.hash)
     damage ??= `${path} is older than its head, or was changed`
-  const cutBytes = broken?.isTorn === true ? Buffer.byteLength(text!) - chain!.bytes : 0
-  return { chain, damage, cutBytes }
+  return { chain, damage }
 }
 
-/** Returns the runs of an index, the oldest first. Entries that are no summaries are left out. */
-export const runsIn = ({ entries }: Pick<ReadIndex, 'entries'>): readonly RunSummary[] =>
-  entries.flatMap((entry) => {
-    if (entry.kind !== 'run') return []
-    const read = runSummary.safeParse(entry.run)
-    return read.success ? [read.data] : []
-  })
+/** Returns a summary as stored: durations as one text per window, which takes little memory until somebody reads it. */
+const toLine = (run: RunSummary): StoredRun => ({
+  ...run,
+  windows: run.windows.map(({ cells, ...window }) => ({
+    ...window,
+    cells: cells.map((pair) => pair.join(':')).join(' '),
+  })),
+})
+
+/** Returns a stored summary; undefined for other formats. */
+function fromLine(run: StoredRun, cells: (arm: string) => boolean): RunSummary | undefined {
+  // Durations that nobody asks for are most of a line.
+  if (!Array.isArray(run.windows)) return undefined
+  const windows = run.windows.map((window) => (cells(window.arm) ? window : { ...window, cells: '' }))
+  const read = storedSummary.safeParse({ ...run, windows })
+  if (!read.success) return undefined
+  return {
+    ...read.data,
+    windows: read.data.windows.map((window) => ({ ...window, cells: cellsIn(window.cells) })),
+  }
+}
+
+const cellsIn = (text: string): [number, number][] =>
+  text === ''
+    ? []
+    : text.split(' ').map((pair) => {
+        const [cell, count] = pair.split(':')
+        return [Number(cell), Number(count)]
+      })

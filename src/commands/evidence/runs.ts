@@ -5,7 +5,6 @@ import { loadConfig } from '../../config/load.ts'
 import { readPublicKey } from '../../approval/keys.ts'
 import { anchorOf, signedAnchorSchema, unprovenBy } from '../../evidence/anchor.ts'
 import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../evidence/questions.ts'
-import { runsIn } from '../../evidence/run-index.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
 import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
@@ -120,7 +119,7 @@ const questions: Readonly<Record<string, Question>> = {
     positionals: ['ID'],
     async run(asked) {
       const [id = ''] = asked.positionals
-      const run = (await storedRuns(asked.values, asked.env)).findLast(
+      const run = (await storedRuns(asked.values, asked.env, [])).findLast(
         (one) => one.id === id || one.name === id,
       )
       if (run === undefined) throw new UnusableInput(`the index has no run ${id}`)
@@ -210,7 +209,7 @@ const tones: Readonly<Record<Verdict, Tone>> = {
 }
 
 async function filtered({ values, env }: Asked): Promise<readonly RunSummary[]> {
-  const all = await storedRuns(values, env)
+  const all = await storedRuns(values, env, [])
   const found = all.filter(
     ({ name, targets, verdict }) =>
       (values.plan === undefined || name === values.plan) &&
@@ -288,7 +287,7 @@ const timeOf = (ms: number | undefined) => (ms === undefined ? '–' : roundedDu
 const ANCHORS = 'runs.anchors.jsonl'
 
 async function anchor({ values, out, env }: Asked): Promise<number> {
-  const index = await storedIndex(values, env)
+  const index = await storedIndex(values, env, [])
   if (index.problems.length > 0)
     throw new UnusableInput(`the index cannot be anchored:\n${index.problems.join('\n')}`)
   const document = anchorOf(index, systemClock.wall())
@@ -304,7 +303,7 @@ async function anchor({ values, out, env }: Asked): Promise<number> {
 
 async function verify(asked: Asked): Promise<number> {
   const { values, out, env } = asked
-  const index = await storedIndex(values, env)
+  const index = await storedIndex(values, env, [])
   const text = await readFile(join(index.folder, ANCHORS), 'utf8').catch(() => '')
   const trusted = await trustedKeys(values, env)
   const problems = [...index.problems]
@@ -316,7 +315,7 @@ async function verify(asked: Asked): Promise<number> {
       problems.push(`anchor ${at + 1} ${why}`.replace('anchor 1 the anchor', 'the anchor'))
     else anchored = Math.max(anchored, read.data!.anchor.runs)
   }
-  const count = runsIn(index).length
+  const count = index.runs.length
   const found = { runs: count, anchored, problems }
   await answer(asked, found, () => [
     ...problems,

@@ -1,7 +1,7 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { formatIssue } from '../../config/issues/issues.ts'
 import { loadConfig } from '../../config/load.ts'
-import { type ReadIndex, readIndex, runsIn } from '../../evidence/run-index.ts'
+import { type ReadIndex, readIndex } from '../../evidence/run-index.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
 import { configNames, findConfig } from '../run/find-config.ts'
 import { UnusableInput } from '../shared/arguments.ts'
@@ -36,16 +36,28 @@ export async function stateFolder({ state, config }: Where, env: Env): Promise<s
   return stateDir
 }
 
-/** Reads the index of a state folder; a running gateway may go on writing. Rejects with an `UnusableInput`. */
-export async function storedIndex(where: Where, env: Env): Promise<ReadIndex & { readonly folder: string }> {
+/**
+ * Reads the index of a state folder; a running gateway may go on writing. `arms`: the arms whose durations are read;
+ * default: all. Rejects with an `UnusableInput`.
+ */
+export async function storedIndex(
+  where: Where,
+  env: Env,
+  arms?: readonly string[],
+): Promise<ReadIndex & { readonly folder: string }> {
   const folder = await stateFolder(where, env)
-  const index = await readIndex(folder).catch((error: Error) => {
+  const cells = (arm: string) => arms?.includes(arm) ?? true
+  const index = await readIndex(folder, { cells }).catch((error: Error) => {
     throw new UnusableInput(`the index of runs in ${folder} cannot be read: ${error.message}`)
   })
   return { ...index, folder }
 }
 
-/** Returns the summaries of all runs in the index, the oldest first. Rejects with an `UnusableInput`. */
-export async function storedRuns(where: Where, env: Env): Promise<readonly RunSummary[]> {
-  return runsIn(await storedIndex(where, env))
+/** Returns the summaries of all runs in the index, the oldest first; see `storedIndex`. */
+export async function storedRuns(
+  where: Where,
+  env: Env,
+  arms?: readonly string[],
+): Promise<readonly RunSummary[]> {
+  return (await storedIndex(where, env, arms)).runs
 }

@@ -40,7 +40,7 @@ export async function openRunIndex(
   const bootId = randomBytes(8).toString('hex')
   const add = async (run: RunRecord) => {
     try {
-      await index.add({ kind: 'run', at: clock.wall(), run: summaryOf(run, factsOf(run, bootId, parts)) })
+      await index.addRun(summaryOf(run, factsOf(run, bootId, parts)), clock.wall())
     } catch (error) {
       log.warn({ run: run.id, problem: (error as Error).message }, 'a run could not be added to the index')
     }
