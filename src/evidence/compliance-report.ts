@@ -1,0 +1,356 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import { type Signature, signatureSchema } from '../approval/keys.ts'
+import { type Block, markdownBlock, markdownLine } from '../experiments/blocks.ts'
+import { jsonMarkup, markup } from '../experiments/html/markup.ts'
+import { blockMarkup, pageOf } from '../experiments/html/page.ts'
+import { canonicalJson } from '../protocol/canonical-json.ts'
+import { formatDuration, roundedDuration } from '../units/duration.ts'
+import { firstOf, numbered } from '../units/numbered.ts'
+import {
+  type ComplianceMapping,
+  evidenceFor,
+  type RequirementEvidence,
+  requirementEvidence,
+} from './compliance.ts'
+import { DAY_MS, dayOf, type Period } from './period.ts'
+import { runKinds, type RunSummary } from './summary.ts'
+import { verdicts } from './verdict-names.ts'
+
+const text = z.string().max(10_000)
+const ms = z.number().min(0).nullable()
+
+/** A report on evidence, format 1. Moments and days are in UTC; both days of the period are included. */
+export const evidenceReport = z.strictObject({
+  format: z.literal(1),
+  framework: text,
+  title: text,
+  source: text,
+  asOf: text,
+  checkedBy: text.nullable(),
+  /** SHA-256 of the mapping, in hex. */
+  mapping: text,
+  period: z.strictObject({ name: text, firstDay: text, lastDay: text, judgedAt: text }),
+  madeAt: text,
+  /** Version of Breakwater. */
+  version: text,
+  /** Environments of the supporting runs in the period. */
+  environments: z.array(text),
+  statements: z.array(text),
+  requirements: z.array(requirementEvidence),
+  /** The runs that support a requirement in the period, the oldest first. */
+  runs: z.array(
+    z.strictObject({
+      id: text,
+      at: text,
+      kind: z.enum(runKinds),
+      name: text,
+      environment: text,
+      faults: z.array(text),
+      verdict: z.enum(verdicts),
+      promisedMs: ms,
+      measuredMs: ms,
+      by: text,
+      approver: text.nullable(),
+    }),
+  ),
+})
+
+export type EvidenceReport = z.output<typeof evidenceReport>
+
+/** A report with its signature; null for an unsigned report. */
+export const signedReport = z.strictObject({
+  report: evidenceReport,
+  signature: signatureSchema.nullable(),
+})
+
+export interface SignedReport {
+  readonly report: EvidenceReport
+  readonly signature: Signature | null
+}
+
+/** Returns the document that a signature covers: the report, and the name of the signer. */
+export const signedPart = (report: EvidenceReport, by: string) => ({ by, report })
+
+export interface Making {
+  readonly period: Period
+  /** Milliseconds since the Unix epoch. */
+  readonly nowMs: number
+  readonly version: string
+}
+
+/** Returns the report on the runs that may support the requirements of a mapping. */
+export function reportOn(
+  mapping: ComplianceMapping,
+  summaries: readonly RunSummary[],
+  { period, nowMs, version }: Making,
+): EvidenceReport {
+  const requirements = evidenceFor(mapping, summaries, period)
+  const used = new Set(requirements.flatMap(({ runs }) => runs.map(({ id }) => id)))
+  const supporting = summaries
+    .filter(({ id, at }) => used.has(id) && at >= period.fromMs && at < period.toMs)
+    .sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1))
+  const environments = [...new Set(supporting.map(({ environment }) => environment))].sort()
+  const { framework, title, source, asOf, checkedBy } = mapping
+  const judgedAt = new Date(period.judgedMs).toISOString()
+  return {
+    format: 1,
+    framework,
+    title,
+    source,
+    asOf,
+    checkedBy,
+    mapping: createHash('sha256').update(canonicalJson(mapping)!).digest('hex'),
+    period: {
+      name: period.name,
+      firstDay: dayOf(period.fromMs),
+      lastDay: dayOf(period.toMs - DAY_MS),
+      judgedAt,
+    },
+    madeAt: new Date(nowMs).toISOString(),
+    version,
+    environments,
+    statements: statementsOn(mapping, environments, {
+      judgedAt,
+      isOver: period.judgedMs === period.toMs - 1,
+    }),
+    requirements: [...requirements],
+    runs: supporting.map((run) => ({
+      id: run.id,
+      at: new Date(run.at).toISOString(),
+      kind: run.kind,
+      name: run.name,
+      environment: run.environment,
+      faults: [...new Set(run.faults.map(({ type }) => type))],
+      verdict: run.verdict,
+      promisedMs: run.rto.promisedMs,
+      measuredMs: run.rto.measuredMs,
+      by: run.by,
+      approver: run.approver,
+    })),
+  }
+}
+
+function statementsOn(
+  { source, asOf, checkedBy }: ComplianceMapping,
+  environments: readonly string[],
+  { judgedAt, isOver }: { readonly judgedAt: string; readonly isOver: boolean },
+): string[] {
+  return [
+    'This report lists evidence that may support the requirements below. Whether the evidence is enough, a person must judge.',
+    checkedBy === null
+      ? 'Nobody has checked the mapping from requirements to runs against the official text.'
+      : `${checkedBy} has checked the mapping from requirements to runs against the official text.`,
+    `The requirements are in our own words, as of ${asOf}. The official text is in force: ${source}.`,
+    environments.length === 0
+      ? 'No run of the period supports a requirement. Runs cover the path of calls through the gateway, and nothing else.'
+      : `The runs cover the path of calls through the gateway, and nothing else, in the environments: ${firstOf(environments)}.`,
+    'A test in staging is no test in production.',
+    'A failed run is evidence of testing, too. A run with the verdict "no evidence" supports nothing.',
+    `Due dates are days of UTC, judged at ${judgedAt}. Only stored runs are known.`,
+    ...(isOver ? [] : ['The period is not over yet.']),
+  ]
+}
+
+/** Shown for unknown values. */
+const NONE = '–'
+
+const dayIn = (moment: string): string => moment.slice(0, 10)
+
+interface Section {
+  readonly title: string
+  readonly blocks: readonly Block[]
+}
+
+const titleOf = ({ title, period }: EvidenceReport) => `Evidence that may support ${title}, ${period.name}`
+
+function sectionsOf({ report, signature }: SignedReport): readonly Section[] {
+  const { period, statements, requirements, runs, madeAt, version, mapping } = report
+  return [
+    { title: 'About this report', blocks: [{ list: statements }] },
+    { title: 'Summary', blocks: [summaryTable(requirements)] },
+    ...requirements.map((one) => ({ title: one.ref, blocks: blocksOf(one) })),
+    { title: 'Supporting runs', blocks: [runs.length === 0 ? 'None.' : runTable(runs)] },
+    {
+      title: 'Origin',
+      blocks: [
+        {
+          list: [
+            `period: ${period.firstDay} to ${period.lastDay}, both included`,
+            `made at ${madeAt} by Breakwater ${version}`,
+            `SHA-256 of the mapping: ${mapping}`,
+            signature === null
+              ? 'not signed'
+              : `signed by ${signature.by} with key ${signature.keyId}: ${signature.value}`,
+          ],
+        },
+      ],
+    },
+  ]
+}
+
+const summaryTable = (requirements: readonly RequirementEvidence[]): Block => ({
+  table: {
+    head: [
+      'requirement',
+      'last test',
+      'next test',
+      'gap',
+      'recovered in time',
+      'runs',
+      'passed',
+      'held',
+      'failed',
+    ],
+    rows: requirements.map(({ ref, runs, verdicts: { passed, held, failed }, last, due, recovery, gap }) => [
+      ref,
+      last === null ? NONE : dayIn(last.at),
+      dueCell(due),
+      gap === null ? NONE : { bold: gap },
+      recovery.promised === 0 ? NONE : `${recovery.met} of ${recovery.promised}`,
+      runs.length,
+      passed,
+      held,
+      failed,
+    ]),
+    numbers: 5,
+  },
+})
+
+function dueCell({ state, day }: RequirementEvidence['due']) {
+  switch (state) {
+    case 'no interval':
+      return NONE
+    case 'in time':
+      return `by ${day}`
+    case 'overdue':
+      return { bold: `overdue since ${day}` }
+    case 'never tested':
+      return { bold: 'never tested' }
+  }
+}
+
+function blocksOf(one: RequirementEvidence): readonly Block[] {
+  const { id, text, everyMs, runs, others, last, recovery, limits } = one
+  const { promised, met, notMeasured } = recovery
+  return [
+    text,
+    {
+      list: [
+        `id: ${id}`,
+        everyMs === null
+          ? 'interval: the mapping gives none'
+          : `interval: ${formatDuration(everyMs)}; ${dueInWords(one.due)}`,
+        runs.length === 0
+          ? `gap: ${one.gap} in the period`
+          : `${numbered(runs.length, 'supporting run')} in the period: ${firstOf(runs.map(({ id }) => id))}`,
+        ...(others.length === 0
+          ? []
+          : [`not supporting: ${firstOf(others.map(({ id, why }) => `${id} (${why})`))}`]),
+        last === null
+          ? 'no stored run supports this requirement'
+          : `last supporting run: ${last.id} of ${dayIn(last.at)}`,
+        promised === 0
+          ? 'no supporting run of the period promised a recovery time'
+          : `recovered in the promised time: ${met} of ${numbered(promised, 'run')}${notMeasured === 0 ? '' : `; not measured: ${notMeasured}`}`,
+        ...limits.map((limit) => `limit: ${limit}`),
+      ],
+    },
+  ]
+}
+
+function dueInWords({ state, day }: RequirementEvidence['due']): string {
+  switch (state) {
+    case 'no interval':
+      return 'no due date'
+    case 'in time':
+      return `the next test is due by ${day}`
+    case 'overdue':
+      return `overdue since ${day}`
+    case 'never tested':
+      return 'overdue: no stored run supports this requirement'
+  }
+}
+
+const runTable = (runs: EvidenceReport['runs']): Block => ({
+  table: {
+    head: [
+      'run',
+      'day',
+      'kind',
+      'name',
+      'environment',
+      'faults',
+      'verdict',
+      'by',
+      'approved by',
+      'promised',
+      'recovered',
+    ],
+    rows: runs.map((run) => [
+      run.id,
+      dayIn(run.at),
+      run.kind,
+      run.name,
+      run.environment,
+      firstOf(run.faults),
+      run.verdict,
+      run.by,
+      run.approver ?? NONE,
+      run.promisedMs === null ? NONE : roundedDuration(run.promisedMs),
+      run.measuredMs === null ? NONE : roundedDuration(run.measuredMs),
+    ]),
+    numbers: 9,
+  },
+})
+
+export const reportFormats = ['md', 'html', 'json'] as const
+export type ReportFormat = (typeof reportFormats)[number]
+
+/** Returns a report as a text with a line break at its end. Each format contains the whole report as JSON. */
+export const renderings: Readonly<Record<ReportFormat, (signed: SignedReport) => string>> = {
+  md: markdownOf,
+  html: htmlOf,
+  json: (signed) => `${JSON.stringify(ordered(signed), undefined, 2)}\n`,
+}
+
+/** Returns both parts in a fixed order, because a reader compares the bytes. */
+const ordered = ({ report, signature }: SignedReport): SignedReport => ({ report, signature })
+
+function markdownOf(signed: SignedReport): string {
+  return `${[
+    `# ${markdownLine(titleOf(signed.report))}`,
+    ...sectionsOf(signed).flatMap(({ title, blocks }) => [
+      `## ${markdownLine(title)}`,
+      ...blocks.map(markdownBlock),
+    ]),
+    '## Data',
+    `\`\`\`json\n${JSON.stringify(ordered(signed))}\n\`\`\``,
+  ].join('\n\n')}\n`
+}
+
+function htmlOf(signed: SignedReport): string {
+  const title = titleOf(signed.report)
+  return pageOf({
+    title,
+    charts: undefined,
+    body: markup`<h1>${title}</h1>
+${sectionsOf(signed).map(
+  ({ title, blocks }) => markup`<section><h2>${title}</h2>
+${blocks.map((block) => blockMarkup(block, title))}
+</section>
+`,
+)}<script type="application/json" id="evidence">${jsonMarkup(ordered(signed))}</script>`,
+  })
+}
+
+const IN_HTML = /<script type="application\/json" id="evidence">(.*)<\/script>/
+const IN_MARKDOWN = /^```json\n(.*)\n```\n*$/m
+
+/** Returns the JSON text in a rendered report, with the format; undefined for any other text. */
+export function dataIn(text: string): { readonly format: ReportFormat; readonly json: string } | undefined {
+  if (text.startsWith('{')) return { format: 'json', json: text }
+  const format = text.startsWith('<') ? 'html' : 'md'
+  const [, json] = (format === 'html' ? IN_HTML : IN_MARKDOWN).exec(text) ?? []
+  return json === undefined ? undefined : { format, json }
+}
