@@ -16,7 +16,7 @@ import { canonicalJson } from '../protocol/canonical-json.ts'
  */
 
 /** Documents that a person signs. The kind is part of the signed bytes, so no signature fits another kind. */
-export type SignedKind = 'envelope' | 'approval' | 'lift' | 'anchor'
+export type SignedKind = 'envelope' | 'approval' | 'lift' | 'anchor' | 'evidence'
 
 /** Shortest passphrase, in characters: the key derivation of PKCS#8 in Node is fast, so short ones can be guessed. */
 export const SHORTEST_PASSPHRASE = 12

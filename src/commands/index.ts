@@ -82,6 +82,11 @@ export const commands: Commands = {
     about: 'answers questions about all runs so far: verdicts, grades, recovery, coverage',
     load: async () => (await import('./evidence/runs.ts')).runs,
   },
+  evidence: {
+    group: 'compare',
+    about: 'reports stored runs that may support requirements of DORA, NIS2, PCI DSS and others',
+    load: async () => (await import('./evidence/evidence.ts')).evidence,
+  },
   key: {
     group: 'agents',
     about: 'makes the key with which a person signs envelopes and approvals',

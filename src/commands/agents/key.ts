@@ -19,8 +19,9 @@ const options = {
 
 const usage = `breakwater key new --name NAME [--out FILE]
 
-  Makes the key of a person, for signing envelopes and approvals. The file holds the private key, encrypted with a
-  passphrase of at least ${SHORTEST_PASSPHRASE} characters, which the command asks for on the terminal. Prints the entry for the config.
+  Makes the key of a person, for signing envelopes, approvals and evidence reports. The file holds the private key,
+  encrypted with a passphrase of at least ${SHORTEST_PASSPHRASE} characters, which the command asks for on the terminal. Prints the entry
+  for the config.
   Keep the file where no agent can run programs as you.
 
 ${optionLines(options)}`
