@@ -13,6 +13,7 @@ import type { Incidents } from '../../registry/health/incidents.ts'
 import type { PlanLibrary } from './plans.ts'
 import type { RunHistory } from './run-history.ts'
 import type { Signals } from './signals.ts'
+import { TOON_VERSION, toonOf } from './toon.ts'
 import type { RecentTraffic } from './traffic.ts'
 
 /** The parts of the gateway that tools read and order. */
@@ -41,7 +42,7 @@ export interface ToolContext {
   progress(done: number, total: number, message: string): Promise<void>
 }
 
-/** An answer of a tool: a sentence for the text, and the data for `structuredContent`. */
+/** An answer of a tool: a sentence for the text, and the data for `structuredContent`. Rows in TOON are in the text. */
 export interface Answer {
   readonly ok: true
   readonly text: string
@@ -81,6 +82,9 @@ const OVERHEAD_BYTES = 600
 /** Largest data of an answer in bytes. */
 const MAX_DATA_BYTES = MAX_ANSWER_BYTES - OVERHEAD_BYTES
 
+/** Most trials to fill an answer in TOON. */
+const MAX_LOOKS = 4
+
 /** Bytes of at least one part of a page, so that each page brings the reader further. */
 const LEAST_PART_BYTES = 1_000
 
@@ -89,6 +93,21 @@ export const cursor = z
   .regex(/^\d{1,9}$/, 'expected the `next` of an earlier answer')
   .optional()
   .describe('`next` of an earlier answer, for the rows after that answer.')
+
+/** The arguments of tools with tables. */
+export const pageArguments = {
+  cursor,
+  format: z
+    .enum(['json', 'toon'])
+    .default('json')
+    .describe('`toon`: rows stand as TOON in the text, with fewer tokens; numbers are rounded.'),
+}
+
+/** The asked part of a table, and its format. */
+export interface PageArguments {
+  readonly cursor?: string | undefined
+  readonly format: 'json' | 'toon'
+}
 
 /** Tells that `bounded` cut lists or texts. */
 export const cutMark = z
@@ -101,27 +120,64 @@ export const tableOf = (row: z.ZodType) =>
   z.object({
     total: z.int().describe('All rows, of which this answer may have a part.'),
     next: z.string().optional().describe('The cursor of the next rows; absent at the end.'),
-    rows: z.array(row),
+    rows: z.array(row).optional().describe('Absent with `format: toon`.'),
   })
 
 /** Returns the bytes of a value as JSON. */
 export const bytesOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value))
 
-/** Returns as many rows from the cursor on as fit into an answer. */
-export function tableAnswer(rows: readonly object[], from: string | undefined, text: string): Answer {
-  const start = Number(from ?? 0)
-  const most = MAX_DATA_BYTES - bytesOf(text)
+/**
+ * Returns as many rows from the cursor on as fit into an answer. In TOON, the rows stand in the text, below the sentence,
+ * and each value of the column `by` gets a table of its own.
+ */
+export function tableAnswer(
+  rows: readonly object[],
+  { cursor, format }: PageArguments,
+  text: string,
+  by?: string,
+): Answer {
+  const start = Number(cursor ?? 0)
+  const left = rows.slice(start)
+  const inToon = (some: readonly object[]) => `${text} TOON ${TOON_VERSION}:\n${toonOf(some, by)}`
+  const fitting =
+    format === 'toon' ? fittingToon(left, inToon) : fittingJson(left, MAX_DATA_BYTES - bytesOf(text))
+  const end = start + fitting.length
+  const page = { total: rows.length, ...(end < rows.length && { next: String(end) }) }
+  if (format === 'toon') return { ok: true, text: inToon(fitting), data: page }
+  return { ok: true, text, data: { ...page, rows: fitting } }
+}
+
+/** Returns the first rows of together at most `most` bytes as JSON, and at least one row. */
+function fittingJson(rows: readonly object[], most: number): readonly object[] {
   let bytes = 0
   const fitting: object[] = []
-  for (const row of rows.slice(start)) {
+  for (const row of rows) {
     const short = bounded(row, most)
     bytes += bytesOf(short) + 1
     if (bytes > most && fitting.length > 0) break
     fitting.push(short)
   }
-  const end = start + fitting.length
-  const next = end < rows.length ? String(end) : undefined
-  return { ok: true, text, data: { total: rows.length, ...(next !== undefined && { next }), rows: fitting } }
+  return fitting
+}
+
+/** Returns the first rows that fit into an answer in TOON, and at least one row. */
+function fittingToon(
+  rows: readonly object[],
+  inToon: (some: readonly object[]) => string,
+): readonly object[] {
+  const bytes = (some: readonly object[]) => bytesOf(inToon(some))
+  let fits = 0
+  let tooMany = rows.length + 1
+  let tried = fittingJson(rows, MAX_DATA_BYTES).length
+  // Each look costs milliseconds. The size grows nearly in step with the rows, so a few looks find a full page.
+  for (let looks = 0; looks < MAX_LOOKS && tooMany - fits > 1; looks++) {
+    const size = bytes(rows.slice(0, tried))
+    if (size <= MAX_DATA_BYTES) fits = tried
+    else tooMany = tried
+    tried = Math.max(fits + 1, Math.min(tooMany - 1, Math.floor((tried * MAX_DATA_BYTES) / size)))
+  }
+  if (fits > 0 || rows.length === 0) return rows.slice(0, fits)
+  return [bounded(rows[0]!, MAX_DATA_BYTES, (row) => bytes([row]))]
 }
 
 /** Longest lists and texts of cut data, one step after the other. No id or hash is longer than the shortest texts. */
@@ -136,12 +192,16 @@ const cuts = [
 ] as const
 
 /** Returns data of at most `most` bytes: as given, or with `cut: true` and each list and text cut until all fits. */
-export function bounded<Data extends object>(data: Data, most = MAX_DATA_BYTES): Data & { cut?: true } {
-  if (bytesOf(data) <= most) return data
+export function bounded<Data extends object>(
+  data: Data,
+  most = MAX_DATA_BYTES,
+  measure: (data: Data) => number = bytesOf,
+): Data & { cut?: true } {
+  if (measure(data) <= most) return data
   let short = data
   for (const [items, characters] of cuts) {
     short = { ...(shortened(data, items, characters) as Data), cut: true }
-    if (bytesOf(short) <= most) break
+    if (measure(short) <= most) break
   }
   return short
 }

@@ -3,6 +3,7 @@ import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
 import { Ajv, type ValidateFunction } from 'ajv'
 import addFormats from 'ajv-formats'
 import { parse } from 'yaml'
@@ -10,6 +11,7 @@ import { openKey } from '../../../src/chaos/journal/head.ts'
 import { RunJournal } from '../../../src/evidence/journal.ts'
 import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { INTENT_KEY } from '../../../src/protocol/task.ts'
+import { assertTells, joined, toonIn } from '../../support/toon.ts'
 import { until } from '../../support/until.ts'
 import { traffic } from '../experiments/scene.ts'
 import { armed, cleanUp, type Json } from '../support/gateway.ts'
@@ -89,6 +91,26 @@ async function allRows(tool: string, given: Json = {}, { least = 2 } = {}): Prom
   } while (cursor !== undefined)
   assert.equal(rows.length, total)
   assert.ok(pages >= least, `${tool} ${JSON.stringify(given)} has ${pages} pages`)
+  return rows
+}
+
+/** Follows `next` of an answer in TOON to the end. Returns all rows; `by` is the column that each page divides into tables. */
+async function allRowsInToon(tool: string, given: Json, by?: string): Promise<readonly Json[]> {
+  const rows: Json[] = []
+  let next: unknown
+  do {
+    const cursor = next
+    const { text, data } = await valid(tool, {
+      ...given,
+      format: 'toon',
+      ...(cursor !== undefined && { cursor }),
+    })
+    const told = toonIn(text)
+    rows.push(...((by === undefined ? told : joined(told, by)) as Json[]))
+    assert.deepEqual(Object.keys(data), ['total', 'next'].slice(0, data.next === undefined ? 1 : 2))
+    assert.equal(data.next, rows.length === data.total ? undefined : String(rows.length))
+    next = data.next
+  } while (next !== undefined)
   return rows
 }
 
@@ -324,6 +346,41 @@ describe('answers of the control MCP server', { concurrency: 1 }, () => {
       const armedHere = server === 'flaky' ? ['fault "broken" is armed at these servers'] : []
       assert.deepEqual(data.refusals, armedHere)
     }
+  })
+
+  test('each tool with rows answers in TOON, page by page, with the same rows', async () => {
+    const run = 'copy-007'
+    const calls: readonly (readonly [string, Json])[] = [
+      ['list_servers', {}],
+      ['list_fault_kinds', {}],
+      ['list_plans', {}],
+      ['suggest_next', { limit: 20 }],
+      ['list_runs', {}],
+      ...['verdicts', 'recovery', 'estimates', 'coverage'].map(
+        (question) => ['query_runs', { question }] as const,
+      ),
+      ...['stages', 'samples', 'decisions'].map((part) => ['get_run', { run, part }] as const),
+      ['list_incidents', { state: 'open' }],
+      ['explain_call', { task: TASK }],
+    ]
+    // The reasons of suggestions have figures of the traffic, which change with time.
+    const still = (tool: string, rows: readonly Json[]) =>
+      tool === 'suggest_next' ? rows.map(({ reason: _, ...row }) => row) : rows
+    for (const [tool, given] of calls)
+      await until(`${tool} ${JSON.stringify(given)} says the same in both formats`, async () => {
+        const before = still(tool, await allRows(tool, given, { least: 1 }))
+        const by = given.part === 'samples' ? 'phase' : undefined
+        const rows = still(tool, await allRowsInToon(tool, given, by))
+        // The same goes for the figures of servers.
+        if (!isDeepStrictEqual(before, still(tool, await allRows(tool, given, { least: 1 })))) return false
+        assert.equal(rows.length, before.length)
+        // Each format cuts a row longer than an answer to the length that fits.
+        for (const [at, row] of rows.entries())
+          if (before[at]!.cut !== true) assertTells(row, before[at], `${tool}[${at}]`)
+        return true
+      })
+    const report = await valid('get_run', { run, part: 'report', format: 'toon' })
+    assert.match(String((report.data.untrusted as Json).part), /copied-7/)
   })
 
   test('estimates and proposals about all servers fit into an answer', async () => {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { explain } from '../../../chaos/journal/explain.ts'
 import { refusal } from '../../../approval/refusal.ts'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 import { quoted } from '../untrusted.ts'
 
 export const explainCall = defineTool({
@@ -14,10 +14,10 @@ export const explainCall = defineTool({
   input: z.strictObject({
     call: z.string().min(1).max(2_048).optional().describe('JSON-RPC id or callKey of a call.'),
     task: z.string().min(1).max(2_048).optional().describe('Name of a task.'),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(z.looseObject({ fault: z.string(), hit: z.boolean(), untrusted: z.looseObject({}) })),
-  run({ call, task, cursor }, { operations: { chaos } }) {
+  run({ call, task, ...page }, { operations: { chaos } }) {
     const wanted = call ?? task
     if (wanted === undefined) return refusal('invalid', 'give call or task')
     const decisions = explain(chaos.journal.decisions(), wanted)
@@ -45,6 +45,6 @@ export const explainCall = defineTool({
         },
       }),
     )
-    return tableAnswer(rows, cursor, `${numbered(rows.length, 'decision')} about faults.`)
+    return tableAnswer(rows, page, `${numbered(rows.length, 'decision')} about faults.`)
   },
 })

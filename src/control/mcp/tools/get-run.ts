@@ -7,7 +7,15 @@ import { lengthOf } from '../../../experiments/guarded/spec.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import { duration } from '../../../units/duration.ts'
 import { rowOf } from '../run-history.ts'
-import { bounded, bytesOf, cursor, defineTool, pageOf, tableAnswer, type ToolContext } from '../tool.ts'
+import {
+  bounded,
+  bytesOf,
+  defineTool,
+  pageArguments,
+  pageOf,
+  tableAnswer,
+  type ToolContext,
+} from '../tool.ts'
 
 /** Time between looks at a run while waiting, in milliseconds. */
 const LOOK_MS = 1_000
@@ -26,7 +34,7 @@ export const getRun = defineTool({
     wait: duration({ max: 25_000 })
       .default(0)
       .describe('How long to wait for the end of the run, such as `20s`.'),
-    cursor,
+    ...pageArguments,
   }),
   output: z.looseObject({
     run: z.string().optional(),
@@ -35,7 +43,7 @@ export const getRun = defineTool({
     rows: z.array(z.looseObject({})).optional(),
     untrusted: z.looseObject({}).optional(),
   }),
-  async run({ run: name, part, wait, cursor }, context) {
+  async run({ run: name, part, wait, ...page }, context) {
     const { history } = context.operations
     const found = await history.find(name)
     if (found === undefined) return refusal('not_found', `there is no run ${name}`, { see: 'list_runs' })
@@ -54,15 +62,15 @@ export const getRun = defineTool({
             treatment,
             claims,
           })),
-          cursor,
+          page,
           text,
         )
       case 'samples':
-        return tableAnswer(run.samples, cursor, text)
+        return tableAnswer(run.samples, page, text, 'phase')
       case 'decisions':
-        return tableAnswer(run.decisions, cursor, text)
+        return tableAnswer(run.decisions, page, text)
       case 'report':
-        return { ok: true, text, data: reportOf(run, cursor) }
+        return { ok: true, text, data: reportOf(run, page.cursor) }
     }
   },
 })

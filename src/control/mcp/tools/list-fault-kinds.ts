@@ -3,7 +3,7 @@ import { faults } from '../../../chaos/faults/index.ts'
 import { refusal } from '../../../approval/refusal.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { numbered } from '../../../units/numbered.ts'
-import { bounded, cursor, defineTool, tableAnswer } from '../tool.ts'
+import { bounded, defineTool, pageArguments, tableAnswer } from '../tool.ts'
 import { faultDetail, faultRow } from '../fault-kinds.ts'
 
 export const listFaultKinds = defineTool({
@@ -16,7 +16,7 @@ export const listFaultKinds = defineTool({
     server: z.string().max(64).optional(),
     text: z.string().max(64).optional(),
     type: z.string().max(64).optional(),
-    cursor,
+    ...pageArguments,
   }),
   output: z.looseObject({
     total: z.int().optional(),
@@ -24,7 +24,7 @@ export const listFaultKinds = defineTool({
     rows: z.array(z.looseObject({})).optional(),
     type: z.string().optional(),
   }),
-  run({ server, text, type, cursor }, { operations: { live } }) {
+  run({ server, text, type, ...page }, { operations: { live } }) {
     if (type !== undefined) {
       if (!Object.hasOwn(faults, type)) {
         const meant = suggest(type, Object.keys(faults))
@@ -46,6 +46,6 @@ export const listFaultKinds = defineTool({
         (row) =>
           target === undefined || row.transports.length === 0 || row.transports.includes(target.config.type),
       )
-    return tableAnswer(rows, cursor, `${numbered(rows.length, 'kind')} of faults.`)
+    return tableAnswer(rows, page, `${numbered(rows.length, 'kind')} of faults.`)
   },
 })

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 import { quoted } from '../untrusted.ts'
 
 const instant = z.iso.datetime().optional()
@@ -16,10 +16,10 @@ export const listIncidents = defineTool({
     state: z.enum(['open', 'closed']).optional(),
     from: instant.describe('Only incidents that began at or after this time.'),
     to: instant.describe('Only incidents that began before this time.'),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(z.looseObject({ id: z.string(), server: z.string(), reason: z.string() })),
-  run({ server, state, from, to, cursor }, { operations: { incidents } }) {
+  run({ server, state, from, to, ...page }, { operations: { incidents } }) {
     const rows = incidents
       .list()
       .filter(
@@ -54,6 +54,6 @@ export const listIncidents = defineTool({
           untrusted: { message: quoted(message) },
         }),
       )
-    return tableAnswer(rows, cursor, `${numbered(rows.length, 'incident')}.`)
+    return tableAnswer(rows, page, `${numbered(rows.length, 'incident')}.`)
   },
 })

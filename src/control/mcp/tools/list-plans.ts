@@ -1,15 +1,15 @@
 import { z } from 'zod'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 
 export const listPlans = defineTool({
   name: 'list_plans',
   title: 'Plans',
   description: 'Lists the experiments in the folder `gateway.controlMcp.plans`, with their last run.',
   access: 'read',
-  input: z.strictObject({ kind: z.enum(['experiment']).default('experiment'), cursor }),
+  input: z.strictObject({ kind: z.enum(['experiment']).default('experiment'), ...pageArguments }),
   output: tableOf(z.looseObject({ plan: z.string() })),
-  async run({ cursor }, { operations: { plans, history } }) {
+  async run(page, { operations: { plans, history } }) {
     const runs = history.list()
     const rows = (await plans.list()).map((plan) => {
       const last = runs.find((run) => run.plan === plan.name)
@@ -22,6 +22,6 @@ export const listPlans = defineTool({
         ...(last !== undefined && { lastRun: last.run, lastState: last.state }),
       }
     })
-    return tableAnswer(rows, cursor, `${numbered(rows.length, 'plan')}.`)
+    return tableAnswer(rows, page, `${numbered(rows.length, 'plan')}.`)
   },
 })

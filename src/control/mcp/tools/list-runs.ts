@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 
 const instant = z.iso.datetime().optional()
 
@@ -27,10 +27,10 @@ export const listRuns = defineTool({
       .optional(),
     from: instant.describe('Only runs requested at or after this time.'),
     to: instant.describe('Only runs requested before this time.'),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(z.looseObject({ run: z.string(), plan: z.string(), state: z.string() })),
-  run({ plan, server, verdict, from, to, cursor }, { operations: { history } }) {
+  run({ plan, server, verdict, from, to, ...page }, { operations: { history } }) {
     const rows = history
       .list()
       .filter(
@@ -41,6 +41,6 @@ export const listRuns = defineTool({
           (from === undefined || Date.parse(row.requestedAt) >= Date.parse(from)) &&
           (to === undefined || Date.parse(row.requestedAt) < Date.parse(to)),
       )
-    return tableAnswer(rows, cursor, `${numbered(rows.length, 'run')}.`)
+    return tableAnswer(rows, page, `${numbered(rows.length, 'run')}.`)
   },
 })

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { metStates } from '../../orders.ts'
 import { glob } from '../../../mesh/match.ts'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 
 interface Snapshot {
   snapshot(): { readonly state?: string }
@@ -17,10 +17,10 @@ export const listServers = defineTool({
   input: z.strictObject({
     filter: z.string().max(64).optional().describe('Glob over server names, such as `search*`.'),
     state: z.enum(['up', 'down', 'starting']).optional(),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(z.looseObject({ server: z.string(), state: z.string(), tools: z.int() })),
-  run({ filter = '*', state, cursor }, { operations: { live, state: store, traffic } }) {
+  run({ filter = '*', state, ...page }, { operations: { live, state: store, traffic } }) {
     const isMeant = glob(filter)
     const parts = { live, state: store }
     const breakers = metStates('breaker', parts) as readonly (readonly [
@@ -51,7 +51,7 @@ export const listServers = defineTool({
       })
     return tableAnswer(
       rows,
-      cursor,
+      page,
       `Matching: ${numbered(rows.length, 'server')}. Figures are of the last 15 minutes.`,
     )
   },

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { wilsonInterval } from '../../../experiments/statistics/proportions.ts'
 import { numbered } from '../../../units/numbered.ts'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 
 const questions = ['verdicts', 'recovery', 'estimates', 'coverage'] as const
 
@@ -15,10 +15,10 @@ export const queryRuns = defineTool({
     question: z.enum(questions),
     plan: z.string().max(64).optional(),
     last: z.int().min(1).max(1_000).default(100).describe('Most runs, the newest.'),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(z.looseObject({})),
-  run({ question, plan, last, cursor }, { operations: { history } }) {
+  run({ question, plan, last, ...page }, { operations: { history } }) {
     const runs = history
       .list()
       .filter((row) => (plan === undefined || row.plan === plan) && row.endedAt !== undefined)
@@ -46,7 +46,7 @@ export const queryRuns = defineTool({
               completed: { share: completed / own.length, low, high },
             }
           }),
-          cursor,
+          page,
           text,
         )
       case 'recovery':
@@ -58,7 +58,7 @@ export const queryRuns = defineTool({
             recoveredAfterMs: recoveredAfterMs ?? 'unknown',
             limitMs: recoveryLimitMs ?? 'unknown',
           })),
-          cursor,
+          page,
           text,
         )
       case 'estimates':
@@ -69,7 +69,7 @@ export const queryRuns = defineTool({
             const right = own.reduce((sum, { estimatesRight = 0 }) => sum + estimatesRight, 0)
             return { plan: name, runs: own.length, estimates: all, right }
           }),
-          cursor,
+          page,
           text,
         )
       case 'coverage': {
@@ -86,7 +86,7 @@ export const queryRuns = defineTool({
               if (state === 'completed') known.lastCompleted ??= requestedAt
               pairs.set(key, known)
             }
-        return tableAnswer([...pairs.values()], cursor, text)
+        return tableAnswer([...pairs.values()], page, text)
       }
     }
   },

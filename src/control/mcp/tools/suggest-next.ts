@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { cursor, defineTool, tableAnswer, tableOf } from '../tool.ts'
+import { defineTool, pageArguments, tableAnswer, tableOf } from '../tool.ts'
 import { numbered } from '../../../units/numbered.ts'
 import { findingsIn } from '../findings.ts'
 import { gapsIn, precursorsIn } from '../next-target.ts'
@@ -13,12 +13,12 @@ export const suggestNext = defineTool({
   input: z.strictObject({
     server: z.string().max(64).optional(),
     limit: z.int().min(1).max(20).default(5),
-    cursor,
+    ...pageArguments,
   }),
   output: tableOf(
     z.looseObject({ kind: z.enum(['precursor', 'finding', 'gap']), server: z.string(), reason: z.string() }),
   ),
-  async run({ server, limit, cursor }, { operations }) {
+  async run({ server, limit, ...page }, { operations }) {
     const { suggestions, unfit } = await findingsIn(operations, server)
     const rows = [...precursorsIn(operations, server), ...suggestions, ...gapsIn(operations, server)].slice(
       0,
@@ -32,6 +32,6 @@ export const suggestNext = defineTool({
       unfit === 0
         ? ''
         : ` Left out: ${numbered(unfit, 'finding')} of searches that no experiment here can have.`
-    return tableAnswer(rows, cursor, `${text}${left}`)
+    return tableAnswer(rows, page, `${text}${left}`)
   },
 })
