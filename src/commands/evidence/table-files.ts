@@ -1,0 +1,201 @@
+import { open, rename, rm, type FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type BasicType, ByteWriter, ParquetWriter, schemaFromColumnData } from 'hyparquet-writer'
+import { csvLine } from '../../evidence/csv.ts'
+import { type Cell, type Column, type ColumnType, type Table, written } from '../../evidence/table.ts'
+import { TABLES_SCHEMA } from '../../evidence/tables.ts'
+import { nextTurn } from '../../mesh/clock.ts'
+import { makeFolder } from '../../units/folder.ts'
+
+export const tableFormats = ['parquet', 'jsonl', 'csv'] as const
+export type TableFormat = (typeof tableFormats)[number]
+
+/** A written table. */
+export interface TableFile {
+  readonly table: string
+  readonly file: string
+  readonly rows: number
+  readonly bytes: number
+}
+
+/** Turns rows into bytes. */
+interface Encoder {
+  /** Returns the bytes of rows; the bytes are valid until the next call. */
+  add(rows: readonly (readonly Cell[])[]): Uint8Array | string
+  end(): Uint8Array | string
+}
+
+/** Rows encoded in one turn of the event loop: 42 columns take about 50 ms. A row group of Parquet holds as many. */
+const ROWS_A_TURN = 1_000
+
+/**
+ * Writes a file for each table to a folder, which is created if necessary. Reads the sources once, and holds few of
+ * their rows. Each file appears as a whole, and no file changes unless all tables could be written. Rejects with the
+ * error of the operating system.
+ */
+export async function writeTables<Source>(
+  folder: string,
+  format: TableFormat,
+  tables: readonly Table<Source>[],
+  sources: Iterable<Source> | AsyncIterable<Source>,
+): Promise<readonly TableFile[]> {
+  makeFolder(folder)
+  const drafts: Draft<Source>[] = []
+  try {
+    for (const table of tables) drafts.push(await Draft.open(folder, format, table))
+    for await (const source of sources) for (const draft of drafts) await draft.add(source)
+    const files: TableFile[] = []
+    for (const draft of drafts) files.push(await draft.end())
+    for (const draft of drafts) await draft.publish()
+    return files
+  } catch (error) {
+    for (const draft of drafts) await draft.discard()
+    throw error
+  }
+}
+
+/** A file under another name until it is complete. */
+class Draft<Source> {
+  readonly #file: string
+  readonly #draft: string
+  readonly #handle: FileHandle
+  readonly #table: Table<Source>
+  readonly #encoder: Encoder
+  #pending: (readonly Cell[])[] = []
+  #rows = 0
+
+  private constructor(
+    file: string,
+    draft: string,
+    handle: FileHandle,
+    table: Table<Source>,
+    encoder: Encoder,
+  ) {
+    this.#file = file
+    this.#draft = draft
+    this.#handle = handle
+    this.#table = table
+    this.#encoder = encoder
+  }
+
+  static async open<Source>(
+    folder: string,
+    format: TableFormat,
+    table: Table<Source>,
+  ): Promise<Draft<Source>> {
+    const file = join(folder, `${table.name}.${format}`)
+    const draft = `${file}.${process.pid}.new`
+    return new Draft(file, draft, await open(draft, 'w'), table, encoders[format](table))
+  }
+
+  async add(source: Source): Promise<void> {
+    this.#pending.push(...this.#table.rowsOf(source))
+    if (this.#pending.length >= ROWS_A_TURN) await this.#flush()
+  }
+
+  async #flush(): Promise<void> {
+    this.#rows += this.#pending.length
+    await writeAll(this.#handle, this.#encoder.add(this.#pending))
+    this.#pending = []
+    await nextTurn()
+  }
+
+  async end(): Promise<TableFile> {
+    if (this.#pending.length > 0) await this.#flush()
+    await writeAll(this.#handle, this.#encoder.end())
+    const { size } = await this.#handle.stat()
+    await this.#handle.close()
+    return { table: this.#table.name, file: this.#file, rows: this.#rows, bytes: size }
+  }
+
+  publish(): Promise<void> {
+    return rename(this.#draft, this.#file)
+  }
+
+  async discard(): Promise<void> {
+    await this.#handle.close().catch(() => undefined)
+    await rm(this.#draft, { force: true })
+  }
+}
+
+/** `writeFile` goes on after a short write, and `write` does not. */
+const writeAll = (file: FileHandle, bytes: Uint8Array | string): Promise<void> => file.writeFile(bytes)
+
+const encoders: Readonly<Record<TableFormat, (table: Pick<Table<never>, 'name' | 'columns'>) => Encoder>> = {
+  parquet: ({ name, columns }) => {
+    const writer = new ByteWriter()
+    const dataOf = (rows: readonly (readonly Cell[])[]) =>
+      columns.map((column, at) => ({
+        name: column.name,
+        type: parquetTypes[column.type],
+        nullable: column.isNullable,
+        data: rows.map((row) => parquetValue(row[at] ?? null, column)),
+      }))
+    const parquet = new ParquetWriter({
+      writer,
+      schema: schemaFromColumnData({ columnData: dataOf([]) }),
+      codec: 'SNAPPY',
+      createdBy: 'breakwater',
+      kvMetadata: [
+        { key: 'breakwater.table', value: name },
+        { key: 'breakwater.schema', value: String(TABLES_SCHEMA) },
+      ],
+    })
+    const taken = () => {
+      const bytes = writer.getBytes()
+      writer.index = 0
+      return bytes
+    }
+    return {
+      add(rows) {
+        void parquet.write({ columnData: dataOf(rows), rowGroupSize: rows.length })
+        return taken()
+      },
+      end() {
+        void parquet.finish()
+        return taken()
+      },
+    }
+  },
+  jsonl: ({ columns }) => ({
+    add: (rows) =>
+      rows
+        .map((row) => {
+          const cells = columns.map((column, at) => [column.name, written(row[at] ?? null, column)])
+          return `${JSON.stringify(Object.fromEntries(cells))}\n`
+        })
+        .join(''),
+    end: () => '',
+  }),
+  csv: ({ columns }) => {
+    let head = `${csvLine(columns.map(({ name }) => name))}\n`
+    const taken = () => {
+      const line = head
+      head = ''
+      return line
+    }
+    return {
+      add: (rows) =>
+        taken() +
+        rows
+          .map((row) => `${csvLine(columns.map((column, at) => written(row[at] ?? null, column)))}\n`)
+          .join(''),
+      end: taken,
+    }
+  },
+}
+
+const parquetTypes: Readonly<Record<ColumnType, BasicType>> = {
+  text: 'STRING',
+  json: 'STRING',
+  time: 'TIMESTAMP',
+  number: 'DOUBLE',
+  count: 'INT64',
+  flag: 'BOOLEAN',
+}
+
+function parquetValue(cell: Cell, { type }: Column): Cell | bigint | Date {
+  if (typeof cell !== 'number') return cell
+  if (type === 'count') return BigInt(cell)
+  return type === 'time' ? new Date(cell) : cell
+}
