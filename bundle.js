@@ -11,8 +11,8 @@ const [made, before] = [`${folder}.new`, `${folder}.old`]
 if (existsSync(folder) && !existsSync(join(folder, 'main.js')))
   throw new Error(`${folder} was not made by this program: remove it yourself`)
 
-const { dependencies } = JSON.parse(await readFile('package.json', 'utf8'))
-const packages = Object.keys(dependencies)
+const { dependencies, peerDependencies } = JSON.parse(await readFile('package.json', 'utf8'))
+const packages = Object.keys({ ...dependencies, ...peerDependencies })
 
 const bundle = await rolldown({
   // Programs and threads of their own are started from files beside that of who starts them: all lie in one folder.
@@ -24,6 +24,7 @@ const bundle = await rolldown({
     'judge-worker': 'src/experiments/judge-worker.ts',
     'report-worker': 'src/experiments/report-worker.ts',
     'docs-server': 'src/load/shop/docs-server.ts',
+    'sql-process': 'src/commands/evidence/sql-process.ts',
   },
   external: (id) =>
     id.startsWith('node:') || packages.some((name) => id === name || id.startsWith(`${name}/`)),

@@ -52,6 +52,11 @@ export const commands: Commands = {
     about: "prints the control token of this user's running gateway",
     load: async () => (await import('./run/token.ts')).token,
   },
+  analyze: {
+    group: 'look',
+    about: 'answers a question in SQL over the index of runs',
+    load: async () => (await import('./evidence/analyze.ts')).analyze,
+  },
   chaos: {
     group: 'break',
     about: 'drives the faults of a running gateway',
