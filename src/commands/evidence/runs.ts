@@ -23,6 +23,7 @@ import {
 } from '../shared/arguments.ts'
 import { paintOf, type Values } from '../shared/control-command.ts'
 import { type Cell, table } from '../shared/table.ts'
+import { exportRuns } from './export.ts'
 import { storedIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
 
 const common = { ...storedRunsOptions, json: { kind: 'flag', about: 'the answer as JSON' } } as const
@@ -61,6 +62,7 @@ const usage = `breakwater runs NAME [--state DIR | --config FILE]
   recovery    recovery times, and the promised times
   estimates   how often the authors were right
   due         plans with \`every\` and without a run that is evidence in this time; exit code 1 when one is overdue
+  export      writes the index as tables: --parquet DIR, --jsonl DIR or --csv DIR
   anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
   verify      checks the index, and each anchor; exit code 1 for a problem
 
@@ -192,11 +194,12 @@ const questions: Readonly<Record<string, Question>> = {
 
 /** `breakwater runs`: questions about the index of runs. */
 export function runs([name = '', ...rest]: readonly string[], out: Output, env: Env): Promise<number> {
+  if (name === 'export') return exportRuns(rest, out, env)
   const question = Object.hasOwn(questions, name) ? questions[name] : undefined
   const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : question === undefined ? [] : rest
   const { options, positionals = [] } = question ?? {}
   return runCommand(own, { usage, options: { ...common, ...options }, positionals }, out, (values, given) => {
-    if (question === undefined) throw new Misuse(unknownCommand(name, Object.keys(questions)))
+    if (question === undefined) throw new Misuse(unknownCommand(name, [...Object.keys(questions), 'export']))
     return question.run({ values, positionals: given, out, env })
   })
 }
