@@ -188,19 +188,37 @@ export interface Proposed {
   readonly now: number
 }
 
-/** Returns the limits of the envelope that a run exceeds; empty when the run is inside. */
+/** Most exceeded limits that a check returns. */
+const MOST_EXCEEDED = 32
+
+/**
+ * Returns the limits of the envelope that a run exceeds, at most 32; empty when the run is inside. An agent chooses the
+ * size of a run, so a run with other agents, other targets or too many values gets no further checks.
+ */
 export function outsideOf(envelope: Envelope, run: Proposed): readonly Exceeded[] {
-  const { spec, by, environment, firstStage, now, tenants } = run
+  const meant = outsideMeaning(envelope, run)
+  const found = meant.length > 0 ? meant : outsideLimits(envelope, run)
+  return found.slice(0, MOST_EXCEEDED)
+}
+
+function outsideMeaning(envelope: Envelope, run: Proposed): readonly Exceeded[] {
+  const found: Exceeded[] = []
+  const oneOf = (limit: string, allowed: readonly string[], asked: string) => {
+    if (!allowed.includes(asked)) found.push({ limit, allowed: allowed.join(', '), asked })
+  }
+  oneOf('environment', [envelope.environment], run.environment)
+  oneOf('proposers', envelope.proposers, run.by)
+  found.push(...outsideTargets(envelope, run), ...outsideSize(run.spec))
+  return found
+}
+
+function outsideLimits(envelope: Envelope, run: Proposed): readonly Exceeded[] {
+  const { spec, firstStage, now, tenants } = run
   const found: Exceeded[] = []
   const most = (limit: string, allowed: number, asked: number, show: (value: number) => string) => {
     if (!(asked <= allowed)) found.push({ limit, allowed: show(allowed), asked: show(asked) })
   }
-  const oneOf = (limit: string, allowed: readonly string[], asked: string) => {
-    if (!allowed.includes(asked)) found.push({ limit, allowed: allowed.join(', '), asked })
-  }
-  oneOf('environment', [envelope.environment], environment)
-  oneOf('proposers', envelope.proposers, by)
-  found.push(...outsideTargets(envelope, run), ...outsideFaults(envelope, run))
+  found.push(...outsideFaults(envelope, run))
   if (firstStage > 0) found.push({ limit: 'firstStage', allowed: '1', asked: String(firstStage + 1) })
   const longest = Math.max(...spec.stages.map((stage) => stage.duration))
   most('maxStage', envelope.maxStage, longest, formatDuration)
@@ -222,7 +240,9 @@ export function outsideOf(envelope: Envelope, run: Proposed): readonly Exceeded[
       allowed: envelope.expiresAt,
       asked: `an end at ${new Date(ends).toISOString()}`,
     })
-  if (envelope.windows.length > 0 && !envelope.windows.some((window) => holds(window, now, ends)))
+  // A look at each minute takes long for a long run, and a run beyond `maxRun` is outside anyway.
+  const isShort = lengthOf(spec) <= envelope.maxRun
+  if (isShort && envelope.windows.length > 0 && !envelope.windows.some((window) => holds(window, now, ends)))
     found.push({
       limit: 'windows',
       allowed: 'a window that holds the whole run',
@@ -239,8 +259,12 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
   for (const set of Object.values(spec.arms))
     if (set !== 'default') found.push({ limit: 'arms', allowed: 'the policy set default', asked: set })
   if (spec.assignBy !== 'intent') found.push({ limit: 'assignBy', allowed: 'intent', asked: spec.assignBy })
+  const names = new Map<string, Set<string>>()
+  for (const { server, tools } of targets)
+    names.set(server, new Set([...(names.get(server) ?? []), ...tools]))
+  const isNamed = (server: string, tool: string) => names.get(server)?.has(tool) === true
   for (const { server, tool } of covered)
-    if (!targets.some((target) => target.server === server && target.tools.includes(tool)))
+    if (!isNamed(server, tool))
       found.push({
         limit: 'targets.tools',
         allowed: listOf(targets.flatMap((one) => one.tools)),
@@ -260,7 +284,7 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
         allowed: `the signed address of ${server}`,
         asked: 'another address',
       })
-    else if (!known.some((target) => target.tools.includes(tool)))
+    else if (!isNamed(server, tool))
       found.push({ limit: 'targets.tools', allowed: listOf(known.flatMap((one) => one.tools)), asked: tool })
     if (!(effects as readonly string[]).includes(effect))
       found.push({ limit: 'effects', allowed: effects.join(', '), asked: `${tool} is ${effect}` })
@@ -341,6 +365,23 @@ function outsideCommon(fault: SpecFault): Exceeded[] {
   return found
 }
 
+/** Most values in the own fields of all faults of a run, because `outsideFields` checks each value by itself. */
+const MOST_VALUES = 200
+
+/** Returns the first fault with which the run has too many values. */
+function outsideSize({ faults }: Spec): Exceeded[] {
+  let left = MOST_VALUES
+  for (const fault of faults) {
+    const values = valuesOf(fault)
+    while (values.next().done !== true)
+      if (--left < 0)
+        return [
+          { limit: `faults.${fault.type}.size`, allowed: `${MOST_VALUES} values in all`, asked: 'more' },
+        ]
+  }
+  return []
+}
+
 /** Checks each number and text of a fault's own fields: a number needs a limit, and a free text must be allowed. */
 function outsideFields(
   fault: SpecFault,
@@ -348,11 +389,12 @@ function outsideFields(
   isFreeText: Proposed['isFreeText'],
 ): Exceeded[] {
   const found: Exceeded[] = []
-  const ownLeaves = leavesOf(fault).filter(([path]) => !common.includes(path[0]!) && !(path[0]! in plain))
-  for (const [path, value] of ownLeaves) {
+  const numbers = new Set<string>()
+  for (const [path, value] of valuesOf(fault)) {
     const name = path.join('.')
     const limit = `faults.${type}.limits.${name}`
     const most = limits[name]
+    if (typeof value === 'number') numbers.add(name)
     if (typeof value === 'number' && most === undefined && !isFreeText(fault, path)) continue
     if (typeof value === 'number' && !(value <= (most ?? -Infinity)))
       found.push({
@@ -368,18 +410,23 @@ function outsideFields(
       })
   }
   for (const [name, most] of Object.entries(limits))
-    if (!ownLeaves.some(([path, value]) => path.join('.') === name && typeof value === 'number'))
+    if (!numbers.has(name))
       found.push({ limit: `faults.${type}.limits.${name}`, allowed: String(most), asked: 'no number' })
   return found
 }
 
 type Path = readonly string[]
 
-/** Returns the numbers and texts within a value, with their paths. */
-function leavesOf(value: unknown, path: Path = []): readonly (readonly [Path, string | number])[] {
-  if (typeof value === 'string' || typeof value === 'number') return [[path, value]]
-  if (typeof value !== 'object' || value === null) return []
-  return Object.entries(value).flatMap(([key, held]) => leavesOf(held, [...path, key]))
+/** Yields each value within the own fields of a fault, with its path; an object or array before its parts. */
+function* valuesOf(fault: SpecFault): Generator<readonly [Path, unknown]> {
+  for (const [key, value] of Object.entries(fault))
+    if (!common.includes(key) && !(key in plain)) yield* valuesIn(value, [key])
+}
+
+function* valuesIn(value: unknown, path: Path): Generator<readonly [Path, unknown]> {
+  yield [path, value]
+  if (typeof value !== 'object' || value === null) return
+  for (const [key, held] of Object.entries(value)) yield* valuesIn(held, [...path, key])
 }
 
 /** A run may end one rung above the highest share that a completed run reached; the first run ends at the first rung. */

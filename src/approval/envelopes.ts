@@ -129,6 +129,7 @@ export class Envelopes {
     const now = this.#book.time.now()
     let nearest: readonly Exceeded[] | undefined
     let refused: Refusal | undefined
+    const proposed = this.#proposed(run, now)
     for (const state of this.#book.state.envelopes) {
       const { envelope, isWithdrawn } = state
       if (isWithdrawn) continue
@@ -137,9 +138,9 @@ export class Envelopes {
         refused ??= misplaced
         continue
       }
-      const exceeded = outsideOf(envelope, this.#proposed(run, now))
+      const exceeded = outsideOf(envelope, proposed)
       if (exceeded.length > 0) {
-        if (nearest === undefined || exceeded.length < nearest.length) nearest = exceeded
+        if (nearest === undefined || distanceOf(exceeded) < distanceOf(nearest)) nearest = exceeded
         continue
       }
       const spent = spentOf(state, this.#book.state.remaining(state, now), now)
@@ -172,6 +173,12 @@ export class Envelopes {
       `the envelope was signed for ${gateway}, and this gateway is ${this.#parts.gateway}`,
     )
   }
+}
+
+/** Returns how far a run is outside. The furthest envelopes are for other agents or targets: their check stops there. */
+function distanceOf(exceeded: readonly Exceeded[]): number {
+  const isOther = exceeded.some(({ limit }) => /^(environment|proposers|targets\b)/.test(limit))
+  return exceeded.length + (isOther ? 1_000 : 0)
 }
 
 /** Returns the refusal of an envelope that is over or has not begun; undefined when in force. */

@@ -213,6 +213,30 @@ test('tenants without recent calls are unknown, and unknown is outside', () => {
   assert.deepEqual(limits(envelopeOf({ traffic }), runOf({ tenants: 3 })), [])
 })
 
+const sized = (size: number) =>
+  specOf({ faults: [{ name: 'big', type: 'rpc.error', rate: 0.1, data: Array(size).fill('x') }] })
+const withError = envelopeOf({ faults: [{ type: 'rpc.error', maxRate: 1 }] })
+
+test('a fault of many values is outside before any of its values is checked', () => {
+  let checks = 0
+  const counted = {
+    isFreeText: (...given: Parameters<typeof isFreeText>) => (checks++, isFreeText(...given)),
+  }
+  assert.deepEqual(limits(withError, runOf({ spec: sized(40_000), ...counted })), ['faults.rpc.error.size'])
+  assert.equal(checks, 0)
+  const exceeded = outsideOf(withError, runOf({ spec: sized(190), ...counted }))
+  assert.ok(checks > 0 && checks <= 200, String(checks))
+  assert.ok(exceeded.length > 0 && exceeded.length <= 32, String(exceeded.length))
+})
+
+test('the check of a run for other agents or targets stops before the faults', () => {
+  const isNever = () => assert.fail('a fault was checked')
+  const other = runOf({ by: 'another', spec: sized(10), isFreeText: isNever })
+  assert.deepEqual(limits(withError, other), ['proposers'])
+  const covered = Array.from({ length: 100 }, (_, at) => ({ server: 'search', tool: `tool-${at}` }))
+  assert.equal(limits(withError, runOf({ covered, isFreeText: isNever })).length, 32)
+})
+
 test('an envelope of more than 30 days, or with a first rung above a quarter, is unsound', () => {
   assert.deepEqual(unsoundIn(envelopeOf()), [])
   assert.equal(unsoundIn(envelopeOf({ expiresAt: '2027-01-01T08:00:00Z' })).length, 1)
