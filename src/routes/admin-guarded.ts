@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import type { Asked, GuardedExperiments } from '../experiments/guarded/guarded.ts'
+import type { Asked, GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
 import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
 import type { AgentRuns } from '../approval/agent-runs.ts'
 import { signedApprovalSchema } from '../approval/approval.ts'
@@ -189,13 +189,22 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
     if (!wanted.ok) return malformed(reply, wanted)
     const run = waiting(name)
     if (run === undefined) return reply.code(404).send(notWaiting(name))
-    const checked = agentRuns.approvals.check(wanted.value, run.id, hashesOf(run), run.firstStage)
+    const { id, firstStage } = run
+    const spec = guarded.specOf(name) ?? run.spec
+    const hashes = hashesOf(run)
+    const checked = agentRuns.approvals.check(wanted.value, id, hashes, firstStage)
     if (!checked.ok) return refused(reply, checked)
     const { by, keyId } = checked
-    const used = await agentRuns.approvals.use(wanted.value, by, run.id)
+    const used = await agentRuns.approvals.use(wanted.value, by, id)
     if (used !== undefined) return refused(reply, used)
     const { fingerprint: trust } = agentRuns.trust
-    return answered(await guarded.approve(name, by, { proved: 'key', keyId, trust }), reply)
+    // During the writes, another run of the name may have come, or the ground may have changed.
+    const recheck = (survey: Survey) => {
+      const changed = agentRuns.hasher.changed({ ...hashes, spec, firstStage }, survey)
+      return changed === undefined ? [] : [changed.message]
+    }
+    const proof = { proved: 'key', keyId, trust } as const
+    return answered(await guarded.approve(name, by, proof, { id, recheck }), reply)
   })
 }
 

@@ -79,6 +79,11 @@ export interface Request {
   readonly recheck?: (survey: Survey) => readonly string[]
 }
 
+/** The run that an approver saw. */
+export interface ApprovedRun extends Required<Pick<Request, 'recheck'>> {
+  readonly id: string
+}
+
 /** A preview of a run. Making a plan begins nothing. */
 export interface Plan extends Survey {
   readonly name: string
@@ -262,12 +267,20 @@ export class GuardedExperiments {
     return { ok: true, run }
   }
 
-  /** Approves a waiting run, and begins the run unless the gateway now refuses it. */
-  async approve(name: string, by: string, proof?: ApproverProof): Promise<Asked> {
+  /**
+   * Approves a waiting run, and begins the run unless the gateway now refuses it. `only`: the run that the approver saw;
+   * another run of the same name does not begin.
+   */
+  async approve(name: string, by: string, proof?: ApproverProof, only?: ApprovedRun): Promise<Asked> {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
     if (pending === undefined || spec === undefined)
       return { ok: false, refusals: [`experiment "${name}" does not wait for approval`] }
+    if (only !== undefined && only.id !== pending.id)
+      return {
+        ok: false,
+        refusals: [`the approval is for the run ${only.id}, and the run ${pending.id} waits now`],
+      }
     this.#pending.delete(name)
     const { firstStage, actor } = pending
     const plan = this.plan(spec, { by: actor, approvedBy: by, firstStage, ...(proof && { proof }) })
@@ -287,7 +300,7 @@ export class GuardedExperiments {
       reason: `${by} approved it`,
     }
     this.#emit('approved', approved)
-    const begun = await this.#begin(approved, spec)
+    const begun = await this.#begin(approved, spec, only?.recheck)
     if (begun.ok || this.#last.get(name)?.id === pending.id || this.#closed.aborted) return begun
     // The write failed, so the run waits as before; otherwise the run would be lost.
     this.#specs.set(pending.id, spec)

@@ -236,6 +236,34 @@ test('with trusted keys, only a signature approves, and the own run only where t
   assert.ok(isRunRecord(JSON.parse(JSON.stringify(written.at(-1)))))
 })
 
+test('an approval of one run begins no other run of the same name', async () => {
+  const { guarded, told } = stage()
+  const proof = { proved: 'key' } as const
+  const waits = specOf({ approval: 'required' })
+  const first = await guarded.run(waits, asked)
+  assert.ok(first.ok)
+  guarded.stop('drill', 'tester', 'to ask for another run')
+  const second = await guarded.run(
+    specOf({ approval: 'required', stages: [{ share: 0.9, duration: '1h' }] }),
+    asked,
+  )
+  assert.ok(second.ok)
+  const only = { id: first.run.id, recheck: () => [] }
+  const refused = await guarded.approve('drill', 'boss', proof, only)
+  assert.deepEqual(refused, {
+    ok: false,
+    refusals: [`the approval is for the run ${first.run.id}, and the run ${second.run.id} waits now`],
+  })
+  assert.equal(guarded.get('drill')?.state, 'pending_approval')
+  const changed = { id: second.run.id, recheck: () => ['the targets changed'] }
+  assert.deepEqual(await guarded.approve('drill', 'boss', proof, changed), {
+    ok: false,
+    refusals: ['the targets changed'],
+  })
+  assert.equal(guarded.get('drill')?.state, 'failed')
+  assert.ok(!told.includes('began'))
+})
+
 test('a first stage above a quarter of the calls, or a later one above a half, waits for approval', async () => {
   for (const [shares, says] of [
     [[0.25, 0.5], undefined],
