@@ -50,8 +50,8 @@ export function hitToolsOf(spec: Spec, { servers, mesh }: GatewayGeneration): re
     for (const server of servers.values()) {
       if (!isServer(server.name)) continue
       const isWhole = type === undefined || wholeServer.includes(type.family)
-      // A fault that withholds calls also hits tools that no list has.
-      if (type?.withholds === true && !isExact) add(server, UNLISTED)
+      // A fault that may hit writes also hits tools that no list has.
+      if (mayWrite && !isExact) add(server, UNLISTED)
       for (const { key } of server.entries('tools')) {
         const isReadOnly =
           mesh.effectOf({ server: server.name, method: 'tools/call', tool: key }) === 'read_only'

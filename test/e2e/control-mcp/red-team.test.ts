@@ -435,6 +435,20 @@ describe('an agent cannot talk its way out of its envelope', { concurrency: 2 },
     assert.deepEqual(exact.data.exceeded, undefined, JSON.stringify(exact.data))
   })
 
+  test('a fault with allowWrites needs an exact tool, because it also hits tools in no list', async () => {
+    const scene = await opened()
+    const envelope = await envelopeOf(scene, { effects: ['read_only', 'write'] })
+    const [target] = envelope.targets as Json[]
+    const targets = [{ ...target, tools: ['read', 'write', 'typed'] }]
+    assert.equal((await install(scene, { ...envelope, targets })).status, 201)
+    const asker = await Asker.open(scene.url)
+    const faults = [{ name: 'broken', type: 'rpc.error', rate: 1, allowWrites: true }]
+    const wide = insideSpec({ faults, targets: { server: 'flaky', tool: 'rea*' } })
+    await isRefused(scene, await tried(asker, wide), 'outside_envelope', 'targets.tools')
+    const exact = await propose(asker, insideSpec({ faults }))
+    assert.deepEqual(exact.data.exceeded, undefined, JSON.stringify(exact.data))
+  })
+
   test('of two starts at once, one begins, and neither begins twice', async () => {
     const scene = await within()
     const { asker, gateway } = scene
