@@ -139,14 +139,14 @@ export class GuardedArms implements Assigning {
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
     // A call given up by its agent counts with its time so far. The call counts as wrong if a fault hit it, because the
-    // fault may be the reason.
-    const isGivenUp = result === 'cancelled'
+    // fault may be the reason. The same goes for an error that blames the caller.
+    const isOfCaller = result === 'cancelled' || result === 'caller_error'
     unit.meter.end(
       unit,
-      result === 'caller_error'
+      result === 'caller_error' && !hit
         ? undefined
         : {
-            isWrong: wentWrong(outcome, record) || (isGivenUp && hit),
+            isWrong: wentWrong(outcome, record) || (isOfCaller && hit),
             isRejected: result === 'rejected',
             attempts: record.attempts,
             rejections: rejectionsIn(record, outcome),

@@ -147,6 +147,32 @@ test('calls of agents without a task and a session are drawn each by itself: a s
   assert.ok(treated > 140 && treated < 260, String(treated))
 })
 
+const refused: Outcome = {
+  kind: 'answered',
+  result: { text: '{}', value: { error: { code: -32602, message: 'Invalid params' } }, status: 200 },
+  verdict: 'rpc_error',
+}
+
+test('an error that blames the caller counts as failed if hit by a fault, and is not counted otherwise', () => {
+  const { arms, meter } = stage()
+  const spec = specOf()
+  arms.measure(spec, meter)
+  arms.split(spec, 0.9)
+  const assign = arms.assignIn(config)!
+  for (const task of tasks.slice(0, 100)) {
+    const _meta = { 'dev.breakwater/intent': task }
+    const call = newCall({ method: 'tools/call', server: 'a', params: { name: 't', _meta } })
+    assign(call)
+    if (call.record.arm === 'drill/treatment')
+      injectedFaults.note(call.record, [{ name: 'f', type: 'rpc.error', status: 'applied' } as never])
+    arms.end(call.record, refused)
+  }
+  const [treatment, control] = [meter.since('treatment'), meter.since('control')]
+  assert.ok(treatment.calls > 50)
+  assert.equal(treatment.failed, treatment.calls)
+  assert.equal(control.calls, 0)
+})
+
 test('a cancelled call counts with its waiting time, and as failed if hit by a fault', async () => {
   const { arms, meter, clock } = stage()
   const spec = specOf()
