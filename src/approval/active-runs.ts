@@ -61,7 +61,10 @@ export class ActiveRuns {
     const isProven = ({ name }: SpecFault) =>
       (run.faults.find((fault) => fault.name === name)?.injected ?? 0) >= spec.gate.minimum
     const proven = run.state === 'completed' ? spec.faults.filter(isProven).map(faultDigest) : []
-    const reached = identities.flatMap((identity) => proven.map((fault) => ({ identity, fault, share })))
+    // The counts of a fault are for all servers together, so a run at several servers proves no rung at any of them.
+    const [identity, ...others] = identities
+    const reached =
+      identity === undefined || others.length > 0 ? [] : proven.map((fault) => ({ identity, fault, share }))
     this.#book.over({ kind: 'over', run: run.id, state: run.state, envelope, reached })
   }
 
