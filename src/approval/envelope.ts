@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { faults as faultTypes } from '../chaos/faults/index.ts'
 import { type Claim, claims, examples, numberIn } from '../claims/claim.ts'
 import { subjects } from '../claims/subjects.ts'
 import { callMetrics, type CallMetric } from '../experiments/guarded/claims.ts'
@@ -258,6 +259,9 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
   if (spec.load !== undefined) found.push({ limit: 'load', allowed: 'no load', asked: 'a load' })
   for (const set of Object.values(spec.arms))
     if (set !== 'default') found.push({ limit: 'arms', allowed: 'the policy set default', asked: set })
+  // Fewer calls are measured, and traffic.tenants is about all calls.
+  if (spec.targets.tenant !== undefined)
+    found.push({ limit: 'targets.tenant', allowed: 'no tenant', asked: 'a tenant' })
   if (spec.assignBy !== 'intent') found.push({ limit: 'assignBy', allowed: 'intent', asked: spec.assignBy })
   const names = new Map<string, Set<string>>()
   for (const { server, tools } of targets)
@@ -297,7 +301,8 @@ function outsideFaults({ faults, effects, maxRate }: Envelope, { spec, isFreeTex
   if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
   found.push(...outsideSum(maxRate, spec))
   for (const [index, fault] of spec.faults.entries()) {
-    const { type, rate } = fault
+    const { type } = fault
+    const rate = rateOf(fault)
     // Several faults of a type add up beyond the limits of each.
     if (spec.faults.findIndex((other) => other.type === type) < index)
       found.push({ limit: 'faults', allowed: `one fault of the type ${type}`, asked: 'several' })
@@ -315,6 +320,9 @@ function outsideFaults({ faults, effects, maxRate }: Envelope, { spec, isFreeTex
   return found
 }
 
+/** Returns the largest share of calls that a fault can hit; a fault that catches further calls can hit all. */
+const rateOf = ({ type, rate }: SpecFault): number => (faultTypes[type]?.catches === undefined ? rate : 1)
+
 /** Faults of different types add up: together they hit at most the sum of their rates. */
 function outsideSum(maxRate: number | undefined, { faults }: Spec): Exceeded[] {
   if (maxRate === undefined)
@@ -322,7 +330,7 @@ function outsideSum(maxRate: number | undefined, { faults }: Spec): Exceeded[] {
       ? [{ limit: 'faults', allowed: 'one fault: the envelope has no maxRate', asked: String(faults.length) }]
       : []
   // Rounded, because 0.1 + 0.2 is more than 0.3 in floating point.
-  const sum = Math.round(faults.reduce((total, { rate }) => total + rate, 0) * 1e9) / 1e9
+  const sum = Math.round(faults.reduce((total, fault) => total + rateOf(fault), 0) * 1e9) / 1e9
   return sum > maxRate ? [{ limit: 'maxRate', allowed: String(maxRate), asked: String(sum) }] : []
 }
 
@@ -483,6 +491,15 @@ function outsideGate({ gate, gateWindow }: Envelope, spec: Spec): Exceeded[] {
     })
   if (minimum > gateWindow.minimum)
     found.push({ limit: 'gateWindow.minimum', allowed: String(gateWindow.minimum), asked: String(minimum) })
+  // A short window needs the same calls in less time: it is blind at the traffic that the envelope counts on.
+  const perSecond = (minimum / over) * 1_000
+  const allowedPerSecond = (gateWindow.minimum / gateWindow.over) * 1_000
+  if (perSecond > allowedPerSecond)
+    found.push({
+      limit: 'gateWindow.minimum/over',
+      allowed: `${allowedPerSecond} calls a second`,
+      asked: `${perSecond} calls a second`,
+    })
   if (missing > gateWindow.missing)
     found.push({
       limit: 'gateWindow.missing',

@@ -144,6 +144,11 @@ for (const [what, run, limit] of [
     { spec: specOf({ arms: { control: 'default', treatment: 'bare' } }) },
     'arms',
   ],
+  [
+    'a tenant of its own',
+    { spec: specOf({ targets: { server: 'search', tenant: 'me' } }) },
+    'targets.tenant',
+  ],
 ] as const)
   test(`a run with ${what} is outside`, () => {
     assert.ok(
@@ -184,6 +189,24 @@ test('a run has one fault, unless the envelope has a maxRate for all faults toge
   assert.deepEqual(outsideOf(envelopeOf({ ...types, maxRate: 0.5 }), runOf({ spec: several })), [
     { limit: 'maxRate', allowed: '0.5', asked: '0.6' },
   ])
+})
+
+test('a fault that catches further calls counts with the rate 1', () => {
+  const spec = specOf({ faults: [{ name: 'queue', type: 'hol.block', rate: 0.1, hold: '1s' }] })
+  const blocked = (maxRate: number) => ({ faults: [{ type: 'hol.block', maxRate, limits: { hold: '1s' } }] })
+  assert.deepEqual(outsideOf(envelopeOf(blocked(0.5)), runOf({ spec })), [
+    { limit: 'faults.hol.block.maxRate', allowed: '0.5', asked: '1' },
+  ])
+  assert.deepEqual(limits(envelopeOf(blocked(1)), runOf({ spec })), [])
+  assert.deepEqual(limits(envelopeOf({ ...blocked(1), maxRate: 0.9 }), runOf({ spec })), ['maxRate'])
+})
+
+test('a shorter window of the gate needs fewer calls: otherwise the gate is blind', () => {
+  const gate = (more: object) => ({ gate: { ...specOf().gate, ...more } })
+  assert.deepEqual(limits(envelopeOf(), runOf({ spec: specOf(gate({ over: '1s' })) })), [
+    'gateWindow.minimum/over',
+  ])
+  assert.deepEqual(limits(envelopeOf(), runOf({ spec: specOf(gate({ over: '1s', minimum: 2 })) })), [])
 })
 
 test('the maxRate of all faults also bounds a run of one fault', () => {

@@ -120,6 +120,7 @@ export async function install({ runs, clock }: Scene, more: object = {}): Promis
     maxStage: '1m',
     maxRun: '5m',
     gate: ['error_ratio < 10%'],
+    gateWindow: { over: '1s', minimum: 5 },
     budget: { runs: 20, perDay: 20, aborts: 5 },
     ...more,
   }
