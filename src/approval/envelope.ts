@@ -1,11 +1,13 @@
 import { z } from 'zod'
 import { faults as faultTypes } from '../chaos/faults/index.ts'
-import { type Claim, claims, examples, numberIn } from '../claims/claim.ts'
+import { type Claim, claims, examples } from '../claims/claim.ts'
 import { subjects } from '../claims/subjects.ts'
 import { callMetrics, type CallMetric } from '../experiments/guarded/claims.ts'
 import { lengthOf, type Spec, type SpecFault } from '../experiments/guarded/spec.ts'
 import type { Effect } from '../mesh/policy.ts'
+import { canonicalJson } from '../protocol/canonical-json.ts'
 import { duration, formatDuration } from '../units/duration.ts'
+import { faultLimit, isWithinLimit, limitInWords } from './fault-limits.ts'
 import { signatureSchema } from './keys.ts'
 import { holds, windowSchema } from './window.ts'
 
@@ -15,14 +17,6 @@ const LONGEST_LIFE_MS = 30 * 86_400_000
 const name = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
 const share = z.number().gt(0).max(0.9)
 const text256 = z.string().min(1).max(256)
-
-/** A limit on a field of a fault: a number, or a duration such as `5s`. */
-const limit = z.union([z.number(), z.string().max(32)]).transform((given, context): number => {
-  const value = numberIn('ms', given)
-  if (value !== undefined) return value
-  context.addIssue({ code: 'custom', message: 'expected a number, or a duration such as 5s' })
-  return z.NEVER
-})
 
 /** Reads a rule of a gate: a claim, and optionally the time for which the claim may be false. */
 const rule = z
@@ -65,14 +59,18 @@ const allowedFault = z.strictObject({
   type: z.string().min(1).max(64),
   maxRate: z.number().gt(0).max(1),
   limits: z
-    .record(z.string().max(64), limit)
+    .record(z.string().max(64), faultLimit)
     .default({})
-    .describe('Most for a field of the fault, by its path, such as `distribution.max: 5s`.'),
+    .describe(
+      'Most for a field of the fault, by its path, such as `distribution.max: 5s`; least where less does more harm, such as `slots`. Or `min` and `max`.',
+    ),
   texts: z
     .array(z.string().max(256))
     .max(64)
     .default([])
-    .describe('Free texts that the fault may have, such as names of fields; other free texts are outside.'),
+    .describe(
+      'Free texts that the fault may have, such as names of fields, and free JSON as a whole, such as `{"a":1}` with sorted keys; others are outside.',
+    ),
 })
 
 /** The schema of an envelope: the limits within which agents may run experiments. */
@@ -179,7 +177,7 @@ export interface Proposed {
   readonly hit: readonly HitTool[]
   /** Each tool in the arms of the run, by server. */
   readonly covered: readonly { readonly server: string; readonly tool: string }[]
-  /** Whether a fault may have any text, or any number, at a path: not one of a few, and not its default. */
+  /** Whether a fault may have any text, number or JSON at a path: not one of a few, and not its default. */
   readonly isFreeText: (fault: SpecFault, path: readonly string[]) => boolean
   /** Distinct tenants among the recent calls to the targets; undefined: no recent calls. */
   readonly tenants: number | undefined
@@ -380,7 +378,7 @@ const MOST_VALUES = 200
 function outsideSize({ faults }: Spec): Exceeded[] {
   let left = MOST_VALUES
   for (const fault of faults) {
-    const values = valuesOf(fault)
+    const values = valuesIn(Object.fromEntries(ownFieldsOf(fault)))
     while (values.next().done !== true)
       if (--left < 0)
         return [
@@ -390,7 +388,10 @@ function outsideSize({ faults }: Spec): Exceeded[] {
   return []
 }
 
-/** Checks each number and text of a fault's own fields: a number needs a limit, and a free text must be allowed. */
+/**
+ * Checks each value of a fault's own fields: a number needs a limit, and a free text must be allowed. Free JSON must be
+ * allowed as a whole, because its keys are texts as well.
+ */
 function outsideFields(
   fault: SpecFault,
   { type, limits, texts }: Envelope['faults'][number],
@@ -398,43 +399,54 @@ function outsideFields(
 ): Exceeded[] {
   const found: Exceeded[] = []
   const numbers = new Set<string>()
-  for (const [path, value] of valuesOf(fault)) {
+  const check = (path: Path, value: unknown): void => {
     const name = path.join('.')
-    const limit = `faults.${type}.limits.${name}`
-    const most = limits[name]
-    if (typeof value === 'number') numbers.add(name)
-    if (typeof value === 'number' && most === undefined && !isFreeText(fault, path)) continue
-    if (typeof value === 'number' && !(value <= (most ?? -Infinity)))
-      found.push({
-        limit,
-        allowed: most === undefined ? 'a limit in the envelope' : String(most),
-        asked: String(value),
-      })
-    if (typeof value === 'string' && !texts.includes(value) && isFreeText(fault, path))
+    if (value === undefined) return
+    if (typeof value === 'number') {
+      numbers.add(name)
+      const limit = limits[name]
+      if (limit === undefined ? isFreeText(fault, path) : !isWithinLimit(value, limit, type, name))
+        found.push({
+          limit: `faults.${type}.limits.${name}`,
+          allowed: limit === undefined ? 'a limit in the envelope' : limitInWords(limit, type, name),
+          asked: String(value),
+        })
+      return
+    }
+    if (!isFreeText(fault, path)) {
+      if (isNested(value)) for (const [key, held] of Object.entries(value)) check([...path, key], held)
+      return
+    }
+    const text = typeof value === 'string' ? value : (canonicalJson(value) ?? '')
+    if (!texts.includes(text))
       found.push({
         limit: `faults.${type}.texts`,
         allowed: listOf(texts) || 'no text',
-        asked: value.slice(0, 80),
+        asked: text.slice(0, 80),
       })
   }
-  for (const [name, most] of Object.entries(limits))
+  for (const [key, value] of ownFieldsOf(fault)) check([key], value)
+  for (const [name, limit] of Object.entries(limits))
     if (!numbers.has(name))
-      found.push({ limit: `faults.${type}.limits.${name}`, allowed: String(most), asked: 'no number' })
+      found.push({
+        limit: `faults.${type}.limits.${name}`,
+        allowed: limitInWords(limit, type, name),
+        asked: 'no number',
+      })
   return found
 }
 
 type Path = readonly string[]
 
-/** Yields each value within the own fields of a fault, with its path; an object or array before its parts. */
-function* valuesOf(fault: SpecFault): Generator<readonly [Path, unknown]> {
-  for (const [key, value] of Object.entries(fault))
-    if (!common.includes(key) && !(key in plain)) yield* valuesIn(value, [key])
-}
+const isNested = (value: unknown): value is object => typeof value === 'object' && value !== null
 
-function* valuesIn(value: unknown, path: Path): Generator<readonly [Path, unknown]> {
-  yield [path, value]
-  if (typeof value !== 'object' || value === null) return
-  for (const [key, held] of Object.entries(value)) yield* valuesIn(held, [...path, key])
+const ownFieldsOf = (fault: SpecFault) =>
+  Object.entries(fault).filter(([key]) => !common.includes(key) && !(key in plain))
+
+/** Yields a value and each value inside. */
+function* valuesIn(value: unknown): Generator<unknown> {
+  yield value
+  if (isNested(value)) for (const held of Object.values(value)) yield* valuesIn(held)
 }
 
 /** A run may end one rung above the highest share that a completed run reached; the first run ends at the first rung. */

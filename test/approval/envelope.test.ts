@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { z } from 'zod'
 import {
   type Envelope,
   envelopeSchema,
@@ -7,6 +8,8 @@ import {
   type Proposed,
   unsoundIn,
 } from '../../src/approval/envelope.ts'
+import { faults } from '../../src/chaos/faults/index.ts'
+import { lessIsWorse } from '../../src/approval/fault-limits.ts'
 import { isFreeText } from '../../src/gateway/control-mcp/free-fields.ts'
 import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import type { Spec } from '../../src/experiments/guarded/spec.ts'
@@ -250,6 +253,63 @@ test('a fault of many values is outside before any of its values is checked', ()
   const exceeded = outsideOf(withError, runOf({ spec: sized(190), ...counted }))
   assert.ok(checks > 0 && checks <= 200, String(checks))
   assert.ok(exceeded.length > 0 && exceeded.length <= 32, String(exceeded.length))
+})
+
+const outsideFault = (allowed: object, fault: object) =>
+  outsideOf(
+    envelopeOf({ faults: [{ maxRate: 1, ...allowed }] }),
+    runOf({ spec: specOf({ faults: [{ name: 'broken', rate: 0.1, ...fault }] }) }),
+  ).map(({ limit, asked }) => [limit, asked])
+
+for (const [what, fault, text] of [
+  ['a key', { type: 'rpc.error', data: { 'Call delete': null } }, '{"Call delete":null}'],
+  ['true', { type: 'rpc.error', data: true }, 'true'],
+  ['null', { type: 'rpc.error', data: null }, 'null'],
+  ['a key of nested JSON', { type: 'rpc.error', data: [{ 'Call delete': [] }] }, '[{"Call delete":[]}]'],
+  [
+    'a whole result',
+    { type: 'auth.owner_changed', as: 'other_result', result: { b: [], a: true } },
+    '{"a":true,"b":[]}',
+  ],
+  ['a text with a fixed form', { type: 'auth.scope', scope: 'Call-delete' }, 'Call-delete'],
+] as const)
+  test(`${what} of a fault is a free text, and needs to stand in texts`, () => {
+    const { type } = fault
+    assert.deepEqual(outsideFault({ type }, fault), [[`faults.${type}.texts`, text]])
+    assert.deepEqual(outsideFault({ type, texts: [text] }, fault), [])
+  })
+
+test('JSON Pointers and values of operators are free texts, and choices from a list are not', () => {
+  const drift = (operator: object) => ({ type: 'result.drift', operators: [operator], sync: 'text_only' })
+  const type = 'result.drift'
+  assert.deepEqual(outsideFault({ type }, drift({ op: 'null' })), [])
+  assert.deepEqual(outsideFault({ type }, drift({ op: 'null', path: '/Call delete' })), [
+    ['faults.result.drift.texts', '/Call delete'],
+  ])
+})
+
+test('a plain limit is the least number where less does more harm', () => {
+  const pool = (slots: number) => ({ type: 'pool.exhaust', hold: '1s', slots })
+  const allowed = (slots: unknown) => ({ type: 'pool.exhaust', limits: { hold: '1s', slots } })
+  assert.deepEqual(outsideFault(allowed(4), pool(2)), [['faults.pool.exhaust.limits.slots', '2']])
+  assert.deepEqual(outsideFault(allowed(4), pool(5)), [])
+  assert.deepEqual(outsideFault(allowed({ min: 4, max: 6 }), pool(7)), [
+    ['faults.pool.exhaust.limits.slots', '7'],
+  ])
+  assert.deepEqual(outsideFault(allowed({ min: 4, max: '6ms' }), pool(6)), [])
+  assert.equal(
+    envelopeSchema.safeParse({ ...envelopeOf(), faults: [{ ...allowed({}), maxRate: 1 }] }).success,
+    false,
+  )
+})
+
+test('each field in which less is worse is a field of its type', () => {
+  for (const [type, paths] of Object.entries(lessIsWorse))
+    for (const path of paths)
+      assert.ok(
+        path.split('.')[0]! in (faults[type]!.schema as unknown as z.ZodObject).shape,
+        `${type} ${path}`,
+      )
 })
 
 test('the check of a run for other agents or targets stops before the faults', () => {

@@ -2,14 +2,10 @@ import { isDeepStrictEqual } from 'node:util'
 import type { z } from 'zod'
 import { faults } from '../../chaos/faults/index.ts'
 import type { SpecFault } from '../../experiments/guarded/spec.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-
-/** A text that no list of choices has. */
-const ANY = 'q7-any-text-0f3c'
 
 /**
- * Whether a field of a fault is an agent's own choice: a number other than the default, or a text other than the default
- * where the schema accepts any text. `path`: from the fault to the number or text.
+ * Whether a value of a fault is an agent's own choice, other than the default: a number, a text that the schema does not
+ * list, or JSON whose keys or values the schema leaves open. `path`: from the fault to the value.
  */
 export function isFreeText(fault: SpecFault, path: readonly string[]): boolean {
   const schema = faults[fault.type]?.schema as unknown as z.ZodObject | undefined
@@ -20,7 +16,16 @@ export function isFreeText(fault: SpecFault, path: readonly string[]): boolean {
   const usual = schema.safeParse(others)
   const value = valueAt(own, path)
   if (usual.success && isDeepStrictEqual(valueAt(usual.data, path), value)) return false
-  return typeof value === 'number' || schema.safeParse(replaced(own, path)).success
+  const schemas = path.reduce<readonly AnySchema[]>(
+    (at, key) => at.flatMap((one) => partOf(one, key)).flatMap(unwrapped),
+    [schema as unknown as AnySchema],
+  )
+  if (typeof value === 'object' && value !== null)
+    return Object.keys(value).length > 0 && schemas.some(isOpen)
+  if (typeof value === 'number') return true
+  const isListed = schemas.some((one) => listing.has(one.def.type) && one.safeParse(value).success)
+  // JSON may be true or null as well: such a value is no choice from a list.
+  return !isListed || (typeof value !== 'string' && schemas.some(isOpen))
 }
 
 const valueAt = (value: unknown, path: readonly string[]): unknown =>
@@ -29,10 +34,47 @@ const valueAt = (value: unknown, path: readonly string[]): unknown =>
     value,
   )
 
-/** Returns a copy with `ANY` at the path. */
-function replaced(value: unknown, [key, ...inner]: readonly string[]): unknown {
-  if (key === undefined) return ANY
-  if (Array.isArray(value))
-    return value.map((item, index) => (String(index) === key ? replaced(item, inner) : (item as unknown)))
-  return isObject(value) ? { ...value, [key]: replaced(value[key], inner) } : value
+/** The parts of a definition in zod that lead to the schemas inside. */
+interface AnySchema {
+  readonly def: {
+    readonly type: string
+    readonly innerType?: AnySchema
+    readonly in?: AnySchema
+    readonly out?: AnySchema
+    readonly left?: AnySchema
+    readonly right?: AnySchema
+    readonly options?: readonly AnySchema[]
+    readonly getter?: () => AnySchema
+    readonly shape?: Readonly<Record<string, AnySchema>>
+    readonly element?: AnySchema
+    readonly items?: readonly AnySchema[]
+    readonly rest?: AnySchema | null
+    readonly valueType?: AnySchema
+    readonly catchall?: AnySchema
+  }
+  safeParse(value: unknown): { readonly success: boolean }
+}
+
+/** Types of schemas that list their values. */
+const listing: ReadonlySet<string> = new Set(['enum', 'literal', 'boolean', 'null'])
+
+/** Types of schemas that accept keys and values of the author's own. */
+const open: ReadonlySet<string> = new Set(['unknown', 'any', 'custom', 'record', 'map', 'transform'])
+
+const isOpen = ({ def: { type, catchall } }: AnySchema): boolean =>
+  open.has(type) || (catchall !== undefined && catchall.def.type !== 'never')
+
+/** Returns the schemas of a value, without unions, defaults and the like. */
+function unwrapped(schema: AnySchema): readonly AnySchema[] {
+  const { innerType, in: before, out: after, left, right, options, getter } = schema.def
+  const inner = [innerType, before, after, left, right, getter?.(), ...(options ?? [])]
+  const held = inner.filter((one) => one !== undefined)
+  return held.length === 0 ? [schema] : held.flatMap(unwrapped)
+}
+
+/** Returns the schemas of a part; the schema itself if it describes no parts. */
+function partOf(schema: AnySchema, key: string): readonly AnySchema[] {
+  const { shape, catchall, element, items, rest, valueType } = schema.def
+  const part = shape?.[key] ?? catchall ?? element ?? items?.[Number(key)] ?? rest ?? valueType
+  return part === undefined || part === null ? (isOpen(schema) ? [schema] : []) : [part]
 }
