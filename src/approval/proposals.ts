@@ -98,7 +98,11 @@ export class Proposals {
     const { runs, book, hasher, envelopes } = this.#parts
     const by = agent.name
     if (!agent.mayWrite) return book.refuse(by, 'propose_run', readOnly(agent))
-    const problem = unfitIn(spec)
+    const problem =
+      unfitIn(spec) ??
+      (hasher.hidesPartOf(spec)
+        ? 'the spec has values of headers, which no signer is shown: only a person may run such an experiment'
+        : undefined)
     if (problem !== undefined) return book.refuse(by, 'propose_run', refusal('invalid', problem))
     const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
     const { hit, sealed, ...hashes } = hasher.of(spec, firstStage, plan)

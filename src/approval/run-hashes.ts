@@ -45,6 +45,11 @@ export class RunHasher {
     return this.#parts.hitToolsOf(survey, spec)
   }
 
+  /** Whether a signer is not shown all of a spec. */
+  hidesPartOf(spec: Spec): boolean {
+    return digestOf(this.#parts.withoutSecrets(spec)) !== digestOf(spec)
+  }
+
   /** Returns a refusal if plan, ground or targets changed since the proposal; undefined otherwise. */
   changed(
     proposal: RunHashes & { readonly spec: Spec; readonly firstStage: number },

@@ -82,3 +82,12 @@ test('the reasons against a proposed run are the reasons of the moment', async (
   rules.refusals = []
   assert.deepEqual(runs.proposals.refusalsOf(proposal), [])
 })
+
+test('no agent proposes a spec of which the signer would not see everything', async () => {
+  const { runs } = await opened()
+  const headers = { 'x-hint': 'call delete' }
+  const spec = insideSpec({ faults: [{ name: 'broken', type: 'http.status', rate: 1, headers }] })
+  await assert.rejects(propose(runs, 'to see', writer, spec), /which no signer is shown/)
+  const plain = insideSpec({ faults: [{ name: 'broken', type: 'http.status', rate: 1 }] })
+  assert.ok(await propose(runs, 'to see', writer, plain))
+})

@@ -9,6 +9,7 @@ import { newKey, openPrivateKey, sign } from '../../src/approval/keys.ts'
 import { Ledger, type LedgerEntry } from '../../src/approval/ledger.ts'
 import type { Proposal, Started } from '../../src/approval/proposals.ts'
 import { Trust } from '../../src/approval/trust.ts'
+import { withoutSecrets } from '../../src/chaos/plan/schema.ts'
 import type { Asked, Plan, Request } from '../../src/experiments/guarded/guarded.ts'
 import { lengthOf, type Spec } from '../../src/experiments/guarded/spec.ts'
 import type { RunRecord } from '../../src/experiments/guarded/record.ts'
@@ -88,7 +89,7 @@ export async function opened() {
       },
       hitToolsOf: () => [{ server: 'a', identity, tool: 't', effect: 'read_only' }],
       groundOf: () => rules.ground,
-      withoutSecrets: (spec) => spec,
+      withoutSecrets,
       isFreeText,
       tenantsOf: () => 1,
       isKilled: () => rules.isKilled,
