@@ -8,6 +8,7 @@ import type { Env } from '../../config/files/interpolate.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { glob } from '../../mesh/match.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
+import { printable } from '../../telemetry/printable.ts'
 import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
 import { ask, type Command, common, paintOf, runNamed, textOf } from '../shared/control-command.ts'
 import { table } from '../shared/table.ts'
@@ -142,7 +143,7 @@ const sign: Command = {
     const problems = unsoundIn(read.data)
     if (problems.length > 0)
       throw new UnusableInput(problems.map((problem) => `${file}: ${problem}`).join('\n'))
-    for (const line of envelopeLines(read.data)) given.out.stderr(line)
+    for (const line of envelopeLines(read.data)) given.out.stderr(printable(line, Infinity))
     const signer = await signerOf(given)
     const body = { envelope, signature: signer('envelope', envelope) }
     return ask(given, { method: 'POST', path: PATH, body }, ({ installed }: { installed: string }) => [

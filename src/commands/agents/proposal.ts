@@ -6,6 +6,7 @@ import type { Env } from '../../config/files/interpolate.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
 import type { Workload } from '../../load/workload.ts'
 import { ruleInWords } from '../../experiments/guarded/gate.ts'
+import { printable } from '../../telemetry/printable.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
 import { ask, type Command, common, type Given, paintOf, runNamed } from '../shared/control-command.ts'
@@ -51,15 +52,21 @@ export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }:
     ...spec.gate.rollbackOn.map((rule) => `rolled back on: ${ruleInWords(rule)}`),
     ...servers.map((server) => {
       const tools = hit.filter((one) => one.server === server)
-      return `hits ${server}: ${tools.map(({ tool, effect }) => `${tool} (${effect})`).join(', ')}`
+      return `hits ${server}: ${tools.map(({ tool, effect }) => `${toolName(tool)} (${effect})`).join(', ')}`
     }),
     ...(spec.load === undefined ? [] : [loadLine(spec.load)]),
     ...refusals.map((refusal) => `refused now: ${refusal}`),
   ]
 }
 
-/** Returns the experiment with all its settings, as YAML. */
-const yamlOf = (spec: Spec) => stringify(spec).trimEnd().split('\n')
+/** Returns the experiment with all its settings, as YAML. A text stays in its line, so no text looks like a setting. */
+const yamlOf = (spec: Spec) =>
+  stringify(spec, { blockQuote: false, lineWidth: 0, doubleQuotedMinMultiLineLength: Infinity })
+    .trimEnd()
+    .split('\n')
+
+/** Returns the name of a tool as it is if it is plain, else in quotes: servers choose the names of their tools. */
+const toolName = (name: string) => (/^[\w.:/-]+$/.test(name) ? name : JSON.stringify(name))
 
 /** Returns the calls that the gateway plays during the run: a load may call any tool. */
 function loadLine({ workload, concurrency }: NonNullable<Spec['load']>): string {
@@ -81,7 +88,7 @@ export async function signedApprovalOf(given: Given, shown: Signable) {
       'the gateway asks for a signature of another run than the run shown: nothing was signed',
     )
   for (const line of [...signableLines(shown), 'the whole experiment:', ...yamlOf(spec)])
-    given.out.stderr(line)
+    given.out.stderr(printable(line, Infinity))
   const sign = await signerOf(given)
   return { approval, signature: sign('approval', approval) }
 }
@@ -115,7 +122,9 @@ const list: Command = {
 const show: Command = {
   positionals: ['PROPOSAL'],
   run: (given) =>
-    ask(given, { method: 'GET', path: pathOf(given) }, (shown: Signable) => signableLines(shown)),
+    ask(given, { method: 'GET', path: pathOf(given) }, (shown: Signable) =>
+      signableLines(shown).map((line) => printable(line, Infinity)),
+    ),
 }
 
 const approve: Command = {

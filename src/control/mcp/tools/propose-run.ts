@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Proposal } from '../../../approval/proposals.ts'
+import { line } from '../../../experiments/guarded/spec.ts'
 import { bounded, defineTool } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 import { estimateOf } from '../estimate.ts'
@@ -19,7 +20,13 @@ export const proposeRun = defineTool({
       .record(z.string(), z.unknown())
       .optional()
       .describe('Your estimate, as `estimate` of a spec: outcome, detect, recover, errorRatio, p95.'),
-    why: z.string().min(1).max(500).describe('The question that the run answers.'),
+    // No pattern, because older validators of JSON Schema know no classes of Unicode.
+    why: z
+      .string()
+      .min(1)
+      .max(500)
+      .refine((text) => line(500).safeParse(text).success, 'expected one line without control characters')
+      .describe('The question that the run answers, in one line.'),
   }),
   output: z.looseObject({
     proposal: z.string(),
