@@ -17,6 +17,14 @@ export interface ActiveRun {
   readonly spec: Spec
 }
 
+/** A start whose run has not begun yet. */
+export interface Starting {
+  /** Name of the plan. */
+  readonly name: string
+  /** The agent that stopped the run before it began. */
+  stoppedBy?: string
+}
+
 /** The runs that agents began, until their end. */
 export class ActiveRuns {
   readonly #runs: Pick<GuardedExperiments, 'stop' | 'get' | 'list'>
@@ -25,6 +33,7 @@ export class ActiveRuns {
   readonly #hasher: RunHasher
   /** By the run's id. */
   readonly #active = new Map<string, ActiveRun>()
+  readonly #starting = new Set<Starting>()
 
   constructor(parts: {
     readonly runs: Pick<GuardedExperiments, 'stop' | 'get' | 'list'>
@@ -36,6 +45,17 @@ export class ActiveRuns {
     this.#book = parts.book
     this.#envelopes = parts.envelopes
     this.#hasher = parts.hasher
+  }
+
+  /** Notes a start, so that `stop` also stops a run that has not begun. Call `begun` at the end of the start. */
+  starting(name: string): Starting {
+    const starting = { name }
+    this.#starting.add(starting)
+    return starting
+  }
+
+  begun(starting: Starting): void {
+    this.#starting.delete(starting)
   }
 
   add(id: string, run: ActiveRun): void {
@@ -93,7 +113,9 @@ export class ActiveRuns {
     const byId = all.filter(isNamed('id'))
     const named = byId.length > 0 ? byId : all.filter(isNamed('name'))
     const found = wanted === 'all' ? all.filter((run) => !isOver(run)) : named
-    if (found.length === 0 && wanted !== 'all')
+    const starting = [...this.#starting].filter(({ name }) => wanted === 'all' || name === wanted.run)
+    for (const one of starting) one.stoppedBy = agent.name
+    if (found.length === 0 && starting.length === 0 && wanted !== 'all')
       return refusal('not_found', `there is no run ${wanted.run.slice(0, 64)}`)
     for (const run of found) if (!isOver(run)) this.#runs.stop(run.name, agent.name, why)
     this.#book.emit({ order: 'stop_run', by: agent.name, result: 'stopped', detail: why })

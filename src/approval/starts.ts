@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
 import type { ApproverProof } from '../experiments/guarded/record.ts'
 import type { Millis } from '../mesh/clock.ts'
-import type { ActiveRuns } from './active-runs.ts'
+import type { ActiveRuns, Starting } from './active-runs.ts'
 import { type Agent, readOnly } from './agent.ts'
 import type { Approvals } from './approvals.ts'
 import type { DurableBook } from './durable-book.ts'
@@ -52,7 +52,7 @@ export class Starts {
 
   /** Begins the run of a proposal. The same `key` returns the same run; a proposal begins one run. */
   async start(agent: Agent, id: string, key: string): Promise<Started> {
-    const { book, proposals } = this.#parts
+    const { book, proposals, active } = this.#parts
     const refuse = (refused: Refusal) => book.refuse(agent.name, 'start_run', refused)
     if (!agent.mayWrite) return refuse(readOnly(agent))
     const proposal = proposals.get(id)
@@ -70,10 +70,13 @@ export class Starts {
       )
     }
     // One after the other, so that two starts cannot spend the same budget.
-    const result = this.#last.then(async () => {
-      const found = await this.#begin(agent, proposal)
-      return found.ok ? found : refuse(found)
-    })
+    const starting = active.starting(proposal.spec.name)
+    const result = this.#last
+      .then(async () => {
+        const found = await this.#begin(agent, proposal, starting)
+        return found.ok ? found : refuse(found)
+      })
+      .finally(() => active.begun(starting))
     this.#last = result.catch(() => undefined)
     proposals.keepStart(proposal, key, result)
     return result
@@ -86,8 +89,8 @@ export class Starts {
       : refusal('approval_used', `the proposal ${id} began a run already: ${run}`, { see: 'get_run' })
   }
 
-  async #begin(agent: Agent, proposal: Proposal): Promise<Started> {
-    const permission = this.#permitted(proposal)
+  async #begin(agent: Agent, proposal: Proposal, starting: Starting): Promise<Started> {
+    const permission = stopped(starting) ?? this.#permitted(proposal)
     if ('ok' in permission) return permission
     const { runs, trust, book, hasher, active, isKilled } = this.#parts
     const { spec, firstStage, id, hit } = proposal
@@ -112,7 +115,7 @@ export class Starts {
       id: run,
       proof,
       recheck: (survey) => {
-        changed = isKilled() ? killed() : hasher.changed(proposal, survey)
+        changed = isKilled() ? killed() : (stopped(starting) ?? hasher.changed(proposal, survey))
         return changed === undefined ? [] : [changed.message]
       },
     })
@@ -191,5 +194,10 @@ const killed = () =>
     repeat: 'later',
     see: 'breakwater chaos lift',
   })
+
+const stopped = ({ stoppedBy }: Starting) =>
+  stoppedBy === undefined
+    ? undefined
+    : refusal('not_allowed', `${stoppedBy} stopped the run before it began: propose the run again`)
 
 const inWords = ({ limit, allowed, asked }: Exceeded) => `${limit} allows ${allowed}, not ${asked}`

@@ -66,8 +66,10 @@ export async function opened() {
     waitsBecause: undefined,
     completedBefore: 0,
   })
-  const run = async (spec: Spec, { id, by, approvedBy, proof }: Request): Promise<Asked> => {
+  const run = async (spec: Spec, { id, by, approvedBy, proof, recheck }: Request): Promise<Asked> => {
     if (rules.begins !== undefined) return rules.begins()
+    const refusals = recheck?.(plan(spec)) ?? []
+    if (refusals.length > 0) return { ok: false, refusals }
     const record = recordOf(spec, { id: id!, actor: by, approver: approvedBy, proof })
     active.push(record)
     return { ok: true, run: record }

@@ -136,3 +136,21 @@ test('while the clock is behind, no run begins', async () => {
   scene.clock.wall = () => wall() - 6_000
   assert.equal(await refusedCode(scene, id), 'clock_back')
 })
+
+for (const [what, wanted] of [
+  ['all runs', 'all'],
+  ['the plan', { run: insideSpec().name }],
+] as const)
+  test(`an order to stop ${what} also stops a start that is being written`, async () => {
+    const scene = await opened()
+    await install(scene)
+    const { id } = await propose(scene.runs, 'a question')
+    const started = start(scene, id)
+    await Promise.resolve()
+    assert.ok(!('ok' in scene.runs.active.stop(writer, wanted, 'to stop')))
+    const found = await started
+    assert.ok(!found.ok)
+    assert.deepEqual([found.code, found.message.startsWith('writer stopped the run')], ['not_allowed', true])
+    const next = await propose(scene.runs, 'another question')
+    runIn(await start(scene, next.id))
+  })
