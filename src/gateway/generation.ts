@@ -124,7 +124,7 @@ function assemble(
   }
   const held = [...servers.values()]
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
-  const accessLog = heardBy(parts.traffic, createAccessLog(config.telemetry.accessLog, parts))
+  const accessLog = heardBy(parts.traffic, createAccessLog(config.telemetry.accessLog, parts), isListed)
   const seen = observe({ ...parts, isListed, accessLog, faults: parts.chaos.faults })
   const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
   const state = parts.context.state.ofGeneration()
@@ -179,11 +179,15 @@ function assemble(
 }
 
 /** Returns an access log that also counts calls for the control MCP server. */
-function heardBy(traffic: GenerationParts['traffic'], log: AccessLog): AccessLog {
+function heardBy(
+  traffic: GenerationParts['traffic'],
+  log: AccessLog,
+  isListed: (server: string, tool: string) => boolean,
+): AccessLog {
   if (traffic === undefined) return log
   return (call, outcome, result, tookMs, overheadMs) => {
     log(call, outcome, result, tookMs, overheadMs)
-    traffic.add(call, outcome, tookMs)
+    traffic.add(call, outcome, tookMs, call.tool !== undefined && isListed(call.server, call.tool))
   }
 }
 

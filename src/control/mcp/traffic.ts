@@ -9,6 +9,9 @@ export const KEPT_MINUTES = 15
 
 const MINUTE_MS: Millis = 60_000
 
+/** Stands for the tools of a server that are in none of its lists; no tool has this name. */
+export const UNLISTED = 'tools in no list'
+
 /** Most tools with figures of their own, and most tenants or tasks noted in a minute of a tool. */
 const MAX_TOOLS = 1_000
 const MAX_NAMES = 256
@@ -46,16 +49,21 @@ export class RecentTraffic {
     this.#since = clock.now()
   }
 
-  /** Counts an ended tool call. */
-  add({ server, tool, tenant, record }: Call, outcome: Outcome, tookMs: Millis): void {
-    if (tool === undefined) return
+  /** Counts an ended tool call. Agents may call any name, so tools in no list have figures together. */
+  add(
+    { server, tool: called, tenant, record }: Call,
+    outcome: Outcome,
+    tookMs: Millis,
+    isListed = true,
+  ): void {
+    if (called === undefined) return
+    const tool = isListed ? called : UNLISTED
     const key = JSON.stringify([server, tool])
-    let known = this.#tools.get(key)
-    if (known === undefined) {
-      // Agents may call any name: the tool that was called first goes first, and a busy tool comes back at once.
-      if (this.#tools.size >= MAX_TOOLS) this.#tools.delete(this.#tools.keys().next().value!)
-      this.#tools.set(key, (known = { server, tool, minutes: [] }))
-    }
+    const known = this.#tools.get(key) ?? { server, tool, minutes: [] }
+    // The latest call is last, so that the first tool is the one without a call for the longest time.
+    this.#tools.delete(key)
+    if (this.#tools.size >= MAX_TOOLS) this.#tools.delete(this.#tools.keys().next().value!)
+    this.#tools.set(key, known)
     const minute = Math.floor(this.#clock.now() / MINUTE_MS)
     let last = known.minutes.at(-1)
     if (last?.minute !== minute) {

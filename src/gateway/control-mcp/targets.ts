@@ -2,14 +2,12 @@ import { faults as types } from '../../chaos/faults/index.ts'
 import type { Family } from '../../chaos/fault.ts'
 import type { HitTool } from '../../approval/envelope.ts'
 import { digestOf } from '../../approval/digest.ts'
+import { UNLISTED } from '../../control/mcp/traffic.ts'
 import type { ServerConfig } from '../../config/schema/schema.ts'
 import type { Spec, SpecFault } from '../../experiments/guarded/spec.ts'
 import { glob, type Match, matcher } from '../../mesh/match.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
-
-/** Stands for the tools of a server that are in none of its lists; no tool has this name. */
-const UNLISTED = 'tools in no list'
 
 /** Faults of these families hit each call of a server, whatever tool the fault matches. */
 const wholeServer: readonly Family[] = ['process', 'session', 'registry', 'handshake', 'auth']

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Signals } from '../../../src/control/mcp/signals.ts'
-import { RecentTraffic } from '../../../src/control/mcp/traffic.ts'
+import { RecentTraffic, UNLISTED } from '../../../src/control/mcp/traffic.ts'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import { recordOf, specOf } from '../../experiments/guarded/world.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -37,6 +37,22 @@ test('traffic without calls is unknown, and figures are of the last 15 minutes',
     traffic.of(() => true),
     undefined,
   )
+})
+
+test('calls of tools in no list do not take the place of listed tools', () => {
+  const traffic = new RecentTraffic(new ManualClock())
+  for (let n = 0; n < 7; n++) traffic.add(call('a', 1, `tenant ${n}`), answered, 20)
+  for (let n = 0; n < 2_000; n++) {
+    const bogus = { ...call('a'), tool: `bogus ${n}` }
+    traffic.add(bogus, answered, 20, false)
+  }
+  assert.equal(traffic.of((_, tool) => tool === 'read')?.tenants, 7)
+  assert.equal(traffic.of((_, tool) => tool === UNLISTED)?.figures.calls, 2_000)
+  for (let n = 0; n < 2_000; n++) {
+    traffic.add({ ...call('a'), tool: `listed ${n}` }, answered, 20)
+    traffic.add(call('a'), answered, 20)
+  }
+  assert.equal(traffic.of((_, tool) => tool === 'read')?.tenants, 8)
 })
 
 test('a signal that moved before an incident is a precursor when the signal moves again', async () => {
