@@ -167,6 +167,8 @@ export interface Exceeded {
   readonly limit: string
   readonly allowed: string
   readonly asked: string
+  /** The name of the tool outside: a server chose the name. */
+  readonly untrusted?: { readonly tool: string }
 }
 
 export interface Proposed {
@@ -250,6 +252,9 @@ function outsideLimits(envelope: Envelope, run: Proposed): readonly Exceeded[] {
   return found
 }
 
+/** Stands for the name of a tool. */
+const OUTSIDE = 'a tool outside'
+
 function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: Proposed): Exceeded[] {
   const found: Exceeded[] = []
   if (hit.length === 0) found.push({ limit: 'targets', allowed: 'tools that a fault can hit', asked: 'none' })
@@ -270,7 +275,8 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
       found.push({
         limit: 'targets.tools',
         allowed: listOf(targets.flatMap((one) => one.tools)),
-        asked: tool,
+        asked: OUTSIDE,
+        untrusted: { tool },
       })
   for (const { server, identity, tool, effect } of hit) {
     const known = targets.filter((target) => target.server === server)
@@ -287,9 +293,19 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
         asked: 'another address',
       })
     else if (!isNamed(server, tool))
-      found.push({ limit: 'targets.tools', allowed: listOf(known.flatMap((one) => one.tools)), asked: tool })
+      found.push({
+        limit: 'targets.tools',
+        allowed: listOf(known.flatMap((one) => one.tools)),
+        asked: OUTSIDE,
+        untrusted: { tool },
+      })
     if (!(effects as readonly string[]).includes(effect))
-      found.push({ limit: 'effects', allowed: effects.join(', '), asked: `${tool} is ${effect}` })
+      found.push({
+        limit: 'effects',
+        allowed: effects.join(', '),
+        asked: `a tool is ${effect}`,
+        untrusted: { tool },
+      })
   }
   return found
 }

@@ -2,6 +2,7 @@ import type { Spec } from '../../experiments/guarded/spec.ts'
 import { wilsonInterval } from '../../experiments/statistics/proportions.ts'
 import { glob } from '../../mesh/match.ts'
 import type { Operations } from './tool.ts'
+import { quoted } from './untrusted.ts'
 
 const unknown = 'unknown' as const
 
@@ -58,7 +59,8 @@ export function estimateOf(
     hitsPerMinute: recent === undefined ? unknown : Math.round(recent.perMinute * last * rate * 10) / 10,
     tasks: recent === undefined ? unknown : recent.tasks,
     tenants: recent === undefined ? unknown : recent.tenants,
-    writeTools: writeTools.slice(0, 32),
+    writeTools: writeTools.length,
+    untrusted: { writeTools: writeTools.slice(0, 32).map(quoted) },
     neighbours: neighbours.slice(0, 16),
     predicted: recent === undefined ? unknown : predictedOf(recent.figures, rate),
     ...(earlier !== undefined && {

@@ -7,6 +7,7 @@ import { lengthOf } from '../../../experiments/guarded/spec.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import { duration } from '../../../units/duration.ts'
 import { rowOf } from '../run-history.ts'
+import { quoted } from '../untrusted.ts'
 import {
   bounded,
   bytesOf,
@@ -68,7 +69,12 @@ export const getRun = defineTool({
       case 'samples':
         return tableAnswer(run.samples, page, text, 'phase')
       case 'decisions':
-        return tableAnswer(run.decisions, page, text)
+        return tableAnswer(
+          // The reason may quote an agent.
+          run.decisions.map(({ why, ...decision }) => ({ ...decision, untrusted: { why: quoted(why) } })),
+          page,
+          text,
+        )
       case 'report':
         return { ok: true, text, data: reportOf(run, page.cursor) }
     }

@@ -4,6 +4,7 @@ import { line } from '../../../experiments/guarded/spec.ts'
 import { bounded, defineTool } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 import { estimateOf } from '../estimate.ts'
+import { shownExceeded } from '../untrusted.ts'
 
 export const proposeRun = defineTool({
   name: 'propose_run',
@@ -65,7 +66,7 @@ function answerOf(proposal: Proposal, operations: Parameters<typeof estimateOf>[
     doubts: plan.doubts.map((text) => text.slice(0, 400)).slice(0, 4),
     ...(needs === 'approval' && { command }),
     ...(envelope !== undefined && { envelope }),
-    ...(exceeded.length > 0 && { exceeded: exceeded.slice(0, 8) }),
+    ...(exceeded.length > 0 && { exceeded: shownExceeded(exceeded) }),
     expiresAt: new Date(expiresAt).toISOString(),
     planHash,
     groundHash,
