@@ -148,12 +148,14 @@ test('a diff that no person could apply is refused before anything is proposed',
     /no valid config/,
   )
   assert.match(await withDiff(diff.replace('@@ -50,12', '@@ -50,13')), /the diff cannot be read/)
-  assert.match(await withDiff('maxRetries: 2'), /the diff has no hunk/)
+  const header = '--- a/config/drills.yaml\n+++ b/config/drills.yaml\n'
+  assert.match(await withDiff(header), /the diff has no hunk/)
+  assert.match(await withDiff('maxRetries: 2'), /has another line than a diff/)
   const chaos = '@@ -61,2 +61,2 @@\n chaos:\n-  enabled: true\n+  enabled: false'
-  assert.match(await withDiff(`--- a\n+++ b\n${chaos}`), /changes more than policies: chaos/)
+  assert.match(await withDiff(`${header}${chaos}`), /changes more than policies: chaos/)
   assert.match(await withDiff(`${diff.trimEnd()}\n--- c\n+++ d\n${chaos}`), /changes several files/)
   const idle = '@@ -49,1 +49,2 @@\n     limited:\n+      # nothing'
-  assert.match(await withDiff(`--- a\n+++ b\n${idle}`), /does not change a policy/)
+  assert.match(await withDiff(`${header}${idle}`), /does not change a policy/)
   assert.equal(await ledger(), proposed)
 })
 

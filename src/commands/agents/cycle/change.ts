@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { applyPatch, parsePatch, type StructuredPatch } from 'diff'
+import { resolve } from 'node:path'
+import { applyPatch, createTwoFilesPatch, parsePatch, type StructuredPatch } from 'diff'
 import type { Env } from '../../../config/files/interpolate.ts'
 import { readText } from '../../../config/files/read-text.ts'
 import { configHash } from '../../../config/hash.ts'
@@ -40,6 +41,8 @@ export interface Both {
   readonly config: Config
   readonly before: Policies
   readonly after: Policies
+  /** The change as a diff that we made, so that the diff does what was checked, whichever program applies it. */
+  readonly diff: string
 }
 
 /**
@@ -49,19 +52,20 @@ export interface Both {
 export async function readChange(file: string, { diff }: Change, env: Env): Promise<Both> {
   const read = await readText(file)
   if ('problem' in read) throw new UnusableInput(`${file} ${read.problem}`)
-  const text = applied(file, read.text, diff)
+  const { text, path } = applied(file, read.text, diff)
   const config = await configOf(file, read.text, env, file)
   const changed = await configOf(file, text, env, `${file} with the diff`)
   const others = differingKeys({ ...config, policies: undefined }, { ...changed, policies: undefined })
   if (others.length > 0) throw new UnusableInput(`the diff changes more than policies: ${others.join(', ')}`)
   const [before, after] = [policiesOf(config), policiesOf(changed)]
   if (isDeepStrictEqual(before, after)) throw new UnusableInput('the diff does not change a policy')
-  return { file, config, before, after }
+  const own = createTwoFilesPatch(`a/${path}`, `b/${path}`, read.text, text)
+  return { file, config, before, after, diff: own.slice(own.indexOf('--- ')) }
 }
 
 /** Gathers the evidence: a replay of recorded traffic, and a comparison. Rejects with an `UnusableInput`. */
 export async function withEvidence(both: Both, change: Change, parts: Preparing): Promise<Proposed> {
-  const { diff, effect, harm, compare } = change
+  const { effect, harm, compare } = change
   const twins = twinsOf(both)
   const recording = change.recording ?? both.config.telemetry.recording?.file
   const replay: ReplayReport | Missing =
@@ -69,11 +73,20 @@ export async function withEvidence(both: Both, change: Change, parts: Preparing)
       ? { missing: 'neither the script nor telemetry.recording.file of the config names a recording' }
       : await replayOf(recording, twins.set, both, parts.out)
   const comparison = await comparisonOf(compare, twins, both, parts)
-  return { config: both.file, diff, effect, harm, replay, comparison }
+  return { config: both.file, diff: both.diff, effect, harm, replay, comparison }
 }
 
-/** Returns the text with the diff applied exactly. Throws an `UnusableInput`. */
-function applied(file: string, text: string, diff: string): string {
+/** Lines of a diff: programs differ in how they read other lines, such as renames. */
+const DIFF_LINE = /^([ +-].*|@@ .*|\\ .*)?$/
+
+/** Returns the text with the diff applied exactly, and the path in the diff. Throws an `UnusableInput`. */
+function applied(file: string, text: string, diff: string): { readonly text: string; readonly path: string } {
+  const lines = diff.split(/\r?\n/)
+  const other = lines.find((line) => !DIFF_LINE.test(line))
+  if (other !== undefined)
+    throw new UnusableInput(`the diff has another line than a diff: ${other.slice(0, 80)}`)
+  if (lines[0]?.startsWith('--- ') !== true || lines[1]?.startsWith('+++ ') !== true)
+    throw new UnusableInput('the diff does not begin with the lines "--- a/FILE" and "+++ b/FILE"')
   let patches: StructuredPatch[]
   try {
     // Editors and models remove the space of an empty context line.
@@ -84,10 +97,14 @@ function applied(file: string, text: string, diff: string): string {
   const [patch, ...more] = patches.filter(({ hunks }) => hunks.length > 0)
   if (patch === undefined) throw new UnusableInput('the diff has no hunk (@@ … @@)')
   if (more.length > 0) throw new UnusableInput('the diff changes several files; expected one')
+  const path = patch.oldFileName?.replace(/^a\//, '') ?? ''
+  const isConfig = path !== '' && `/${resolve(file)}`.endsWith(`/${path}`)
+  if (!isConfig || patch.newFileName?.replace(/^b\//, '') !== path)
+    throw new UnusableInput(`the diff is for another file than ${file}`)
   const changed = applyPatch(text, patch, { fuzzFactor: 0 })
   if (changed === false)
     throw new UnusableInput(`the diff does not fit ${file}: its lines differ from those of the file`)
-  return changed
+  return { text: changed, path }
 }
 
 async function configOf(file: string, text: string, env: Env, name: string): Promise<Config> {
