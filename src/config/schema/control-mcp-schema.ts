@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { publicKeySchema } from '../../approval/keys.ts'
+import { isSame } from '../../experiments/guarded/guarded.ts'
 import { address } from '../../units/address.ts'
 
 const name = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
@@ -68,7 +69,7 @@ export const controlMcp = z
       .enum(['self', 'other'])
       .optional()
       .describe(
-        'Approval of a person’s own run, with a key in `trust`. `self`: the signature of the same person is enough, and the run’s record says so; `other`: another person must sign. Default: `other` from two keys on, else `self`.',
+        'Approval of a person’s own run, with a key in `trust`. `self`: the signature of the same person is enough, and the run’s record says so; `other`: another person must sign. `other` compares names, and the requester claims a name with the control token. Default: `other` from two keys on, else `self`.',
       ),
     plans: z
       .string()
@@ -77,6 +78,17 @@ export const controlMcp = z
       .describe(
         'Folder with experiments that agents may read and propose, and with reports of `breakwater search --json` (files `.json`) for suggestions.',
       ),
+  })
+  .superRefine(({ tokens, trust }, context) => {
+    // In records and approvals, the name of an agent must not look like the name of a person.
+    tokens.forEach((agent, index) => {
+      if (trust.some((person) => isSame(person.name, agent.name)))
+        context.addIssue({
+          code: 'custom',
+          path: ['tokens', index, 'name'],
+          message: 'a person in "trust" has this name already',
+        })
+    })
   })
   .describe(
     'A separate MCP server through which agents read the state of the gateway, propose and start guarded experiments, and stop experiments. Off by default. Needs `stateDir`.',

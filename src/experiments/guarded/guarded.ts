@@ -597,7 +597,8 @@ function proposalFor({ spec }: RunRecord, count: number): string {
   return `${count} runs of the same shape were completed: another run shows nothing new. Either ${wider}, or ${other}.`
 }
 
-const isSame = (one: string, other: string): boolean => asRead(one) === asRead(other)
+/** Whether two names are the same to a reader. */
+export const isSame = (one: string, other: string): boolean => asRead(one) === asRead(other)
 
 /** Returns the proof of an approver, marked when the approver also requested the run. */
 const approverProof = (by: string, approver: string, proof = CLAIMED): ApproverProof =>
