@@ -11,7 +11,7 @@ import type { RunHasher } from './run-hashes.ts'
 
 /** An active run of an agent. */
 export interface ActiveRun {
-  /** The envelope that the run is inside of; undefined for a run that a person approved. */
+  /** The envelope that covers the run. Undefined: a person approved the run. */
   readonly envelope: string | undefined
   readonly hit: readonly HitTool[]
   readonly spec: Spec
@@ -31,7 +31,7 @@ export class ActiveRuns {
   readonly #book: DurableBook
   readonly #envelopes: Envelopes
   readonly #hasher: RunHasher
-  /** By the run's id. */
+  /** Active runs by run id. */
   readonly #active = new Map<string, ActiveRun>()
   readonly #starting = new Set<Starting>()
 
@@ -62,7 +62,7 @@ export class ActiveRuns {
     this.#active.set(id, run)
   }
 
-  /** Counts a run that did not begin after all as failed: what was spent stays spent. */
+  /** Records a run that could not begin as failed. The used approval, or the used budget, stays used. */
   failed(id: string): void {
     const known = this.#active.get(id)
     if (known === undefined) return
@@ -70,7 +70,10 @@ export class ActiveRuns {
     this.#book.over({ kind: 'over', run: id, state: 'failed', envelope: known.envelope, reached: [] })
   }
 
-  /** Hears of the end of each run. A fault counts for the ladder if the run injected the fault often enough. */
+  /**
+   * Called at the end of each run. A fault of a completed run counts for the ladder if the run injected the fault at
+   * least `gate.minimum` times.
+   */
   ended(run: RunRecord): void {
     const known = this.#active.get(run.id)
     if (known === undefined) return
@@ -88,7 +91,10 @@ export class ActiveRuns {
     this.#book.over({ kind: 'over', run: run.id, state: run.state, envelope, reached })
   }
 
-  /** Returns why an active run must end: its targets grew, or the run exceeds its envelope. Call during the run. */
+  /**
+   * Returns the reason to end an active run: new targets, a withdrawn envelope, or too many faults for the envelope.
+   * Undefined: the run may go on.
+   */
   exceededBy(run: string, targets: Targets, hitsPerMinute: number): string | undefined {
     const known = this.#active.get(run)
     if (known === undefined) return undefined
@@ -99,17 +105,17 @@ export class ActiveRuns {
     const added = this.#hasher.hitToolsOf({ targets }, spec).find((tool) => !allowed.has(digestOf(tool)))
     if (added !== undefined)
       return `the targets changed during the run: ${added.server}/${added.tool} (${added.effect}) was not among the permitted targets`
-    const most = state?.envelope.traffic?.hitsPerMinute
-    return most !== undefined && hitsPerMinute > most
-      ? `the run injected ${hitsPerMinute} faults within a minute, and its envelope allows ${most}`
+    const maximum = state?.envelope.traffic?.hitsPerMinute
+    return maximum !== undefined && hitsPerMinute > maximum
+      ? `the run injected ${hitsPerMinute} faults within a minute, and its envelope allows ${maximum}`
       : undefined
   }
 
-  /** Ends a run, or with `all` each waiting and current run. Always allowed, and repeatable. */
+  /** Ends a run, or with `all` each waiting and active run. Each agent may end each run, and may repeat the call. */
   stop(agent: Agent, wanted: { readonly run: string } | 'all', why: string): readonly RunRecord[] | Refusal {
     const all = this.#runs.list()
     const isNamed = (key: 'id' | 'name') => (run: RunRecord) => wanted !== 'all' && run[key] === wanted.run
-    // An id first: a plan may have the name of another run.
+    // An id takes precedence over a name, because the name of a plan may equal the id of another run.
     const byId = all.filter(isNamed('id'))
     const named = byId.length > 0 ? byId : all.filter(isNamed('name'))
     const found = wanted === 'all' ? all.filter((run) => !isOver(run)) : named

@@ -16,7 +16,7 @@ export interface AgentRunsParts
   readonly clock: Clock
   readonly opened: OpenedLedger
   readonly runs: Pick<GuardedExperiments, 'plan' | 'run' | 'running' | 'stop' | 'get' | 'list'>
-  /** Hears of each order and refusal, for the log. */
+  /** Called for each order and refusal, to log the event. */
   readonly emit: (event: OrderEvent) => void
 }
 
@@ -34,7 +34,7 @@ export interface AgentRuns {
   close(): Promise<void>
 }
 
-/** Puts the parts together. `earlier`: the runs of earlier processes. */
+/** Creates the parts and connects the parts. `earlier`: the runs of earlier processes. */
 export function createAgentRuns(parts: AgentRunsParts, earlier: readonly RunRecord[]): AgentRuns {
   const { clock, opened, emit, gateway, environment, trust, runs } = parts
   const book = new DurableBook(clock, opened, emit)

@@ -1,16 +1,16 @@
 import { z } from 'zod'
 import { signatureSchema } from './keys.ts'
 
-/** Longest life of an approval, in milliseconds: one hour. */
+/** Maximum lifetime of an approval, in milliseconds: one hour. */
 export const APPROVAL_LIFE_MS = 3_600_000
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits')
 
-/** Hashes of all that a run depends on. The gateway computes the hashes again before a run begins. */
+/** Hashes of the inputs of a run. The gateway computes the hashes again before the run begins. */
 export const hashesSchema = z.strictObject({
   /** The spec and its first stage. */
   planHash: digest,
-  /** Policies, servers and settings of chaos under the run. */
+  /** The environment state: policies, target servers and chaos settings. */
   groundHash: digest,
   /** Each tool that a fault could hit: server identity, tool and effect. */
   targetsHash: digest,
@@ -24,7 +24,7 @@ export const approvalSchema = hashesSchema.extend({
   /** Id of the proposal, or of the waiting run. */
   proposal: z.string().regex(/^[\w-]{1,64}$/, 'expected the id of a proposal'),
   gateway: z.string().max(64),
-  /** From 1. */
+  /** Number of the first stage, from 1. */
   firstStage: z.int().min(1).max(10),
   issuedAt: z.iso.datetime(),
   expiresAt: z.iso.datetime(),
@@ -49,18 +49,21 @@ export type SignedLift = z.output<typeof signedLiftSchema>
 
 const keys = ['planHash', 'groundHash', 'targetsHash'] as const
 
-/** The parts of a run, as an agent or a person reads them. */
+/** Names of the hashed inputs, for messages to agents and persons. */
 const inWords: Readonly<Record<(typeof keys)[number], string>> = {
   planHash: 'the plan',
   groundHash: 'the policies, servers or chaos settings',
   targetsHash: 'the targets (address, tools or effects)',
 }
 
-/** Returns the parts that differ, in words; empty for equal hashes. */
+/** Returns the names of the changed inputs. Empty: all hashes are equal. */
 export const changedBetween = (before: RunHashes, now: RunHashes): readonly string[] =>
   keys.filter((key) => before[key] !== now[key]).map((key) => inWords[key])
 
-/** Returns why the times of an approval are unusable; undefined when usable. `now`: milliseconds since the epoch. */
+/**
+ * Returns the problem with the times of an approval. Undefined: the approval is in force. `now`: milliseconds since the
+ * epoch.
+ */
 export function untimely({ issuedAt, expiresAt }: Approval, now: number): string | undefined {
   const [from, to] = [Date.parse(issuedAt), Date.parse(expiresAt)]
   if (to - from > APPROVAL_LIFE_MS) return 'the approval lasts more than an hour, the longest life'

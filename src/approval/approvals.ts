@@ -11,7 +11,7 @@ import type { DurableBook } from './durable-book.ts'
 import { type Refusal, refusal } from './refusal.ts'
 import type { Trust } from './trust.ts'
 
-/** Persons' approvals of single runs: of agents' proposals, and of persons' waiting runs. */
+/** Approvals by persons. An approval permits one run: an agent's proposal, or a person's waiting run. */
 export class Approvals {
   readonly #gateway: string
   readonly #trust: Trust
@@ -23,7 +23,10 @@ export class Approvals {
     this.#book = book
   }
 
-  /** Returns the document that a person signs to approve a run; `id` of a proposal, or of a person's waiting run. */
+  /**
+   * Returns the document that a person signs to approve a run. `id`: the id of a proposal, or of a person's waiting
+   * run.
+   */
   documentOf(id: string, { planHash, groundHash, targetsHash }: RunHashes, firstStage: number): Approval {
     const now = this.#book.time.now()
     return {
@@ -41,8 +44,8 @@ export class Approvals {
   }
 
   /**
-   * Checks an approval. The refusals `expired` and `approval_used` come last: such an approval was signed by a trusted
-   * person, for this run as the run is.
+   * Checks an approval. The checks for `expired` and `approval_used` come last. An approval with one of these refusals
+   * has a trusted signature and the current hashes of the run.
    */
   check(
     { approval, signature }: SignedApproval,
@@ -71,7 +74,7 @@ export class Approvals {
       : verified
   }
 
-  /** Uses up the nonce of a person's approval of a waiting run. */
+  /** Records a person's approval of a waiting run, and marks the nonce of the approval as used. */
   async use(signed: SignedApproval, by: string, run: string): Promise<Refusal | undefined> {
     const { nonce } = signed.approval
     return (

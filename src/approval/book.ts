@@ -1,18 +1,19 @@
 import { type Envelope, envelopeSchema } from './envelope.ts'
 import type { LedgerEntry, Reached } from './ledger.ts'
 
-/** How long a completed run counts for the ladder, in milliseconds. */
+/** A completed run counts for the ladder for this time, in milliseconds: 14 days. */
 const LADDER_MS = 14 * 86_400_000
 
+/** A day, in milliseconds. */
 const DAY_MS = 86_400_000
 
-/** An installed envelope, and its use. */
+/** An installed envelope with the usage of the envelope. */
 export interface EnvelopeState {
   readonly envelope: Envelope
   readonly by: string
   /** Times of the runs begun, in milliseconds since the epoch. */
   readonly spentAt: readonly number[]
-  /** Runs that ended without completion since the last lift. */
+  /** Number of runs that ended without completion since a person last lifted a suspension. */
   readonly aborts: number
   readonly isWithdrawn: boolean
 }
@@ -23,7 +24,7 @@ export interface Remaining {
   readonly aborts: number
 }
 
-/** The use of an envelope, also of an envelope that is not installed. */
+/** Usage of an envelope. The envelope may be unknown to the ledger. */
 interface Use {
   readonly spentAt: number[]
   aborts: number
@@ -33,17 +34,26 @@ interface Use {
 /** The state of envelopes, approvals and ladders, computed from the entries of the ledger. No I/O. */
 export class Book {
   readonly #installed = new Map<string, { readonly envelope: Envelope; readonly by: string }>()
-  /** By id. Runs in the journal may belong to an envelope that is installed later, after the ledger was lost. */
+  /**
+   * Usage by envelope id. After a loss of the ledger, runs in the journal may belong to an envelope that a person
+   * installs later.
+   */
   readonly #uses = new Map<string, Use>()
+  /** Nonces of the used approvals and lifts. */
   readonly #nonces = new Set<string>()
-  /** Runs by the proposal that began the run. */
+  /** Run ids by proposal id. */
   readonly #runs = new Map<string, string>()
+  /** Ids of all runs in the ledger. */
   readonly #known = new Set<string>()
-  /** Runs begun whose end is not known, with their envelopes; undefined: a person approved the run. */
+  /** Envelope ids by run id, for the runs without a recorded end. Undefined: a person approved the run. */
   readonly #open = new Map<string, string | undefined>()
+  /** Shares that completed runs reached. */
   readonly #reached: (Reached & { readonly at: number })[] = []
   #latest = 0
-  /** Time of the last damage: envelopes signed for an earlier begin are suspended, because their use is unknown. */
+  /**
+   * Time of the last damage to the ledger. An envelope with an earlier `notBefore` is suspended, because the usage of
+   * the envelope is unknown.
+   */
   #damagedAt = -Infinity
 
   /** The latest time of an entry, in milliseconds since the epoch; 0 without entries. */
@@ -51,13 +61,13 @@ export class Book {
     return this.#latest
   }
 
-  /** Adds an entry; an end of a run that was added before changes nothing. */
+  /** Adds an entry. A second end of the same run changes nothing. */
   add(entry: LedgerEntry): void {
     this.#latest = Math.max(this.#latest, entry.at)
     switch (entry.kind) {
       case 'envelope': {
         const read = envelopeSchema.safeParse(entry.signed.envelope)
-        // An id stays taken: the same envelope installed again keeps its use.
+        // An id is installed once. A second installation changes nothing, so the usage stays.
         if (!read.success || this.#installed.has(read.data.id)) return
         const envelope = read.data
         this.#installed.set(envelope.id, { envelope, by: entry.by })
@@ -105,7 +115,7 @@ export class Book {
     return use
   }
 
-  /** Returns the runs in envelopes without a known end. */
+  /** Returns the runs without a recorded end, if an envelope covers the run. */
   get openRuns(): readonly { readonly run: string; readonly envelope: string }[] {
     return [...this.#open].flatMap(([run, envelope]) => (envelope === undefined ? [] : [{ run, envelope }]))
   }
@@ -128,12 +138,12 @@ export class Book {
     return this.#nonces.has(nonce)
   }
 
-  /** Returns the run that a proposal began; undefined before. */
+  /** Returns the run of a proposal. Undefined: the proposal has not begun a run. */
   runOf(proposal: string): string | undefined {
     return this.#runs.get(proposal)
   }
 
-  /** Returns the budget left at a time. A day is the last 24 hours. */
+  /** Returns the remaining budget at `now`. A day is the last 24 hours. */
   remaining({ envelope: { budget }, spentAt, aborts }: EnvelopeState, now: number): Remaining {
     return {
       runs: Math.max(0, budget.runs - spentAt.length),
@@ -142,7 +152,7 @@ export class Book {
     }
   }
 
-  /** Returns the highest share of a completed run of an equal fault within 14 days; 0 for none. */
+  /** Returns the highest share of a completed run with an equal fault in the last 14 days; 0 without a run. */
   completedShare(identity: string, fault: string, now: number): number {
     const found = this.#reached.filter(
       (one) => one.identity === identity && one.fault === fault && one.at > now - LADDER_MS,
@@ -151,6 +161,7 @@ export class Book {
   }
 }
 
+/** Suspends an envelope: no aborted run is left in the budget. */
 function suspend(use: Use, { budget }: Envelope): void {
   use.aborts = Math.max(use.aborts, budget.aborts)
 }

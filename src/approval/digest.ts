@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 
 /**
- * Returns the SHA-256 of a value's canonical JSON, in hex. All 64 digits: an agent chooses the hashed plan, and shorter
- * hashes allow two plans of equal hash.
+ * Returns the SHA-256 of a value's canonical JSON as 64 hex digits. With fewer digits, an agent could construct two
+ * plans with equal hashes.
  */
 export function digestOf(value: unknown): string {
   const text = canonicalJson(value)

@@ -6,10 +6,10 @@ import { LatestTime } from './latest-time.ts'
 import type { NewEntry, OpenedLedger } from './ledger.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
-/** Most refusals of a name written in an hour; further refusals are only logged. */
+/** Limit for written refusals per name and hour. Further refusals only go to the log. */
 const MAX_REFUSALS = 20
 
-/** Time between entries that keep the latest time seen, in milliseconds. */
+/** Interval of `clock` entries, in milliseconds. A `clock` entry records the latest time. */
 const CLOCK_EVERY_MS: Millis = 10 * 60_000
 
 /** Suggested pause after a failed write, in milliseconds. */
@@ -23,10 +23,10 @@ export interface OrderEvent {
   readonly detail: string
 }
 
-/** The book as its readers see the book. */
+/** The book without write access. */
 export type ReadBook = Omit<Book, 'add'>
 
-/** The book on disk: an entry counts once the ledger has the entry. */
+/** Approval state backed by the ledger. An entry takes effect after it is on disk. */
 export class DurableBook {
   readonly time: LatestTime
   readonly emit: (event: OrderEvent) => void
@@ -50,14 +50,14 @@ export class DurableBook {
     return this.#book
   }
 
-  /** Whether only entries that must be written still fit. */
+  /** Whether the ledger is half full. The gateway then writes no refusals, and accepts no proposals. */
   get isNearlyFull(): boolean {
     return this.#ledger.isNearlyFull
   }
 
   /**
-   * Counts runs of the journal that the ledger does not know, because somebody removed or restored the ledger. Records
-   * runs of an earlier process without an end as failed.
+   * Adds runs of the journal that are missing in the ledger, because somebody removed or restored the ledger. Records
+   * runs of earlier processes without an end as failed.
    */
   recover(earlier: readonly RunRecord[]): void {
     for (const { id: run, proof, requestedAt: at, state } of earlier) {
@@ -71,7 +71,7 @@ export class DurableBook {
       this.over({ kind: 'over', run, state: 'failed', envelope, reached: [] })
   }
 
-  /** Writes an entry to disk, then counts the entry. Resolves to a refusal if the entry cannot be written. */
+  /** Writes an entry to disk, then updates the state. Resolves to a refusal if the entry cannot be written. */
   async write(entry: NewEntry): Promise<Refusal | undefined> {
     const dated = { ...entry, at: Math.floor(this.time.now()) }
     try {
@@ -88,13 +88,16 @@ export class DurableBook {
     }
   }
 
-  /** Counts the end of a run before the write, so that no start comes in between. The book counts an end once. */
+  /**
+   * Records the end of a run. The state changes before the write, so that no start is checked against the old state.
+   * The state counts each end once.
+   */
   over(entry: NewEntry & { readonly kind: 'over' }): void {
     this.#book.add({ ...entry, at: Math.floor(this.time.now()) })
     void this.write(entry)
   }
 
-  /** Writes a refusal, at most 20 an hour for each name, and tells the log. Returns the refusal. */
+  /** Logs a refusal, and writes at most 20 refusals per name and hour to the ledger. Returns the refusal. */
   refuse(by: string, order: string, refused: Refusal): Refusal {
     const { code, message } = refused
     this.emit({ order, by, result: code, detail: message })

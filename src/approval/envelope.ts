@@ -11,7 +11,7 @@ import { faultLimit, isWithinLimit, limitInWords } from './fault-limits.ts'
 import { signatureSchema } from './keys.ts'
 import { holds, windowSchema } from './window.ts'
 
-/** Longest life of an envelope, in milliseconds: 30 days. */
+/** Maximum lifetime of an envelope, in milliseconds: 30 days. */
 const LONGEST_LIFE_MS = 30 * 86_400_000
 
 const name = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
@@ -37,12 +37,14 @@ const rule = z
     return { metric: claim.subject, above: claim.value, for: forMs, text: given.trim() }
   })
 
-/** A rule that the gate of a run must have, with numbers at least as strict. */
+/** A rule that the gate of a run must contain, with the same or stricter limits. */
 export interface GateRule {
   readonly metric: CallMetric
-  /** In the unit of the metric. */
+  /** The limit, in the unit of the metric. */
   readonly above: number
+  /** The time for which the claim may be false, in milliseconds. */
   readonly for: number
+  /** The rule as written. */
   readonly text: string
 }
 
@@ -91,7 +93,7 @@ export const envelopeSchema = z.strictObject({
     .max(1)
     .optional()
     .describe(
-      'Most for the sum of the rates of all faults of a run. Without this limit, a run has one fault.',
+      'Maximum for the sum of the rates of all faults of a run. Without this limit, a run has one fault.',
     ),
   ladder: z
     .array(share)
@@ -109,16 +111,20 @@ export const envelopeSchema = z.strictObject({
       missing: duration({ min: 1_000, max: 300_000 }).default(30_000),
     })
     .prefault({})
-    .describe('Most for `over`, `minimum` and `missing` of a gate: larger values make a gate blind.'),
+    .describe('Maxima for `over`, `minimum` and `missing` of a gate: larger values make a gate blind.'),
   traffic: z
     .strictObject({
-      hitsPerMinute: z.number().gt(0).max(1e6).describe('Most injected faults in a minute of a run.'),
+      hitsPerMinute: z
+        .number()
+        .gt(0)
+        .max(1e6)
+        .describe('Limit for the injected faults in a minute of a run.'),
       tenants: z
         .int()
         .min(1)
         .max(10_000)
         .optional()
-        .describe('Most tenants among the recent calls to the targets.'),
+        .describe('Limit for the number of tenants in the recent calls to the targets.'),
     })
     .optional(),
   windows: z.array(windowSchema).max(14).default([]).describe('Times for runs; empty: any time.'),
@@ -129,12 +135,12 @@ export const envelopeSchema = z.strictObject({
       .int()
       .min(1)
       .max(100)
-      .describe('After this number of runs that did not complete, a person must lift.'),
+      .describe('After this number of runs that did not complete, a person must lift the suspension.'),
   }),
 })
 
 export const signedEnvelopeSchema = z.strictObject({
-  // The signature is over the envelope as written, so the text is kept beside the parsed values.
+  // The signature covers the envelope as written, so no schema may change the values.
   envelope: z.record(z.string(), z.unknown()),
   signature: signatureSchema,
 })
@@ -142,7 +148,7 @@ export const signedEnvelopeSchema = z.strictObject({
 export type Envelope = z.output<typeof envelopeSchema>
 export type SignedEnvelope = z.output<typeof signedEnvelopeSchema>
 
-/** Returns why an envelope cannot be used at all, independent of any run; empty when the envelope is sound. */
+/** Returns the problems of an envelope that concern every run. Empty: the envelope is sound. */
 export function unsoundIn({ notBefore, expiresAt, ladder, maxStage, maxRun }: Envelope): string[] {
   const [from, to] = [Date.parse(notBefore), Date.parse(expiresAt)]
   const problems: string[] = []
@@ -181,9 +187,12 @@ export interface Proposed {
   readonly covered: readonly { readonly server: string; readonly tool: string }[]
   /** Whether a fault may have any text, number or JSON at a path: not one of a few, and not its default. */
   readonly isFreeText: (fault: SpecFault, path: readonly string[]) => boolean
-  /** Distinct tenants among the recent calls to the targets; undefined: no recent calls. */
+  /** Number of distinct tenants in the recent calls to the targets. Undefined: no recent calls. */
   readonly tenants: number | undefined
-  /** The highest share of a completed run within 14 days, for each server identity and equal fault; 0: none. */
+  /**
+   * Returns the highest share of a completed run in the last 14 days, for a server identity and an equal fault. 0
+   * without a run.
+   */
   readonly completedShare: (identity: string, fault: SpecFault) => number
   /** Milliseconds since the Unix epoch. */
   readonly now: number
@@ -216,14 +225,14 @@ function outsideMeaning(envelope: Envelope, run: Proposed): readonly Exceeded[] 
 function outsideLimits(envelope: Envelope, run: Proposed): readonly Exceeded[] {
   const { spec, firstStage, now, tenants } = run
   const found: Exceeded[] = []
-  const most = (limit: string, allowed: number, asked: number, show: (value: number) => string) => {
+  const checkMaximum = (limit: string, allowed: number, asked: number, show: (value: number) => string) => {
     if (!(asked <= allowed)) found.push({ limit, allowed: show(allowed), asked: show(asked) })
   }
   found.push(...outsideFaults(envelope, run))
   if (firstStage > 0) found.push({ limit: 'firstStage', allowed: '1', asked: String(firstStage + 1) })
   const longest = Math.max(...spec.stages.map((stage) => stage.duration))
-  most('maxStage', envelope.maxStage, longest, formatDuration)
-  most('maxRun', envelope.maxRun, lengthOf(spec), formatDuration)
+  checkMaximum('maxStage', envelope.maxStage, longest, formatDuration)
+  checkMaximum('maxRun', envelope.maxRun, lengthOf(spec), formatDuration)
   found.push(...outsideLadder(envelope, run), ...outsideGate(envelope, spec))
   if (envelope.traffic?.tenants !== undefined) {
     if (tenants === undefined)
@@ -232,7 +241,7 @@ function outsideLimits(envelope: Envelope, run: Proposed): readonly Exceeded[] {
         allowed: String(envelope.traffic.tenants),
         asked: 'unknown: no recent calls',
       })
-    else most('traffic.tenants', envelope.traffic.tenants, tenants, String)
+    else checkMaximum('traffic.tenants', envelope.traffic.tenants, tenants, String)
   }
   const ends = now + lengthOf(spec)
   if (ends > Date.parse(envelope.expiresAt))
@@ -348,13 +357,13 @@ function outsideSum(maxRate: number | undefined, { faults }: Spec): Exceeded[] {
   return sum > maxRate ? [{ limit: 'maxRate', allowed: String(maxRate), asked: String(sum) }] : []
 }
 
-/** Values of the common fields of a fault in an envelope: other values make a fault hit more, or other calls. */
+/** Required values of common fields. With other values, a fault would hit more calls, or other calls. */
 const plain = { side: 'upstream', sticky: false } as const
 
-/** Most calls that a fault in an envelope may hold at a time: the default of all faults. */
+/** Limit for the number of calls that a fault holds at the same time. The limit is the default of all faults. */
 const MOST_HELD = 16
 
-/** Fields of all faults that `outsideFields` does not look at. */
+/** Common fields of all faults. `outsideFields` skips these fields. */
 const common = [
   'name',
   'type',
@@ -465,7 +474,10 @@ function* valuesIn(value: unknown): Generator<unknown> {
   if (isNested(value)) for (const held of Object.values(value)) yield* valuesIn(held)
 }
 
-/** A run may end one rung above the highest share that a completed run reached; the first run ends at the first rung. */
+/**
+ * Checks the highest share of a run. The limit is one rung above the highest share of a completed run. Without a
+ * completed run, the limit is the first rung.
+ */
 function outsideLadder({ ladder }: Envelope, { spec, hit, completedShare }: Proposed): Exceeded[] {
   const last = Math.max(...spec.stages.map((stage) => stage.share))
   const identities = [...new Set(hit.map(({ identity }) => identity))]

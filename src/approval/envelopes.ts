@@ -24,11 +24,11 @@ export interface EnvelopesParts {
   readonly environment: string
   readonly trust: Trust
   readonly isFreeText: Proposed['isFreeText']
-  /** Distinct tenants among recent calls to the targets; undefined without recent calls. */
+  /** Returns the number of distinct tenants in recent calls to the targets. Undefined: no recent calls. */
   readonly tenantsOf: (hit: readonly HitTool[]) => number | undefined
 }
 
-/** A run that looks for an envelope. */
+/** A run that needs an envelope. */
 export interface Wanted {
   readonly by: string
   readonly spec: Spec
@@ -37,15 +37,17 @@ export interface Wanted {
   readonly targets: Survey['targets']
 }
 
-/** The result of the search for an envelope. `refused`: an envelope covers the run, but lacks budget or time. */
+/** The result of the search for an envelope. */
 export interface Nearest {
+  /** A usable envelope that covers the run. */
   readonly state?: EnvelopeState
-  /** The limits exceeded of the envelope with the fewest exceeded limits. */
+  /** The exceeded limits of the envelope with the fewest exceeded limits. */
   readonly exceeded: readonly Exceeded[]
+  /** The refusal of an unusable envelope: no budget, outside of the lifetime, or for another gateway. */
   readonly refused?: Refusal
 }
 
-/** Returns the digest of a fault, whatever its name and the tools that the fault matches. */
+/** Returns the digest of a fault without `name` and `match`. */
 export const faultDigest = ({ name: _, match: __, ...fault }: SpecFault): string => digestOf(fault)
 
 /** The signed envelopes of the gateway. */
@@ -68,7 +70,7 @@ export class Envelopes {
     }))
   }
 
-  /** Returns an installed envelope, also an expired or withdrawn one. */
+  /** Returns an installed envelope. The envelope may be expired or withdrawn. */
   get(id: string): EnvelopeState | undefined {
     return this.#book.state.envelope(id)
   }
@@ -124,7 +126,7 @@ export class Envelopes {
     return (await this.#book.write({ kind: 'lifted', signed, by: verified.by })) ?? { ok: true }
   }
 
-  /** Returns the usable envelope that the run is inside of, or why there is none. */
+  /** Returns a usable envelope that covers the run. Without this envelope, returns the exceeded limits or a refusal. */
   nearest(run: Wanted): Nearest {
     const now = this.#book.time.now()
     let nearest: readonly Exceeded[] | undefined
@@ -147,9 +149,9 @@ export class Envelopes {
       if (spent === undefined) return { state, exceeded: [] }
       refused = spent
     }
-    // A run inside of a used-up envelope is told so; otherwise the exceeded limits help more.
-    const isInsideOne = refused?.code === 'budget_spent' || refused?.code === 'suspended'
-    if (nearest !== undefined && !isInsideOne) return { exceeded: nearest }
+    // If an envelope covers the run but has no budget, the refusal helps more than the exceeded limits.
+    const isCovered = refused?.code === 'budget_spent' || refused?.code === 'suspended'
+    if (nearest !== undefined && !isCovered) return { exceeded: nearest }
     return { exceeded: [], ...(refused !== undefined && { refused }) }
   }
 
@@ -192,7 +194,7 @@ function untimely({ id, notBefore, expiresAt }: Envelope, now: number): Refusal 
   })
 }
 
-/** Returns the refusal of an envelope without a run left; undefined when a run is left. */
+/** Returns a refusal for an envelope without remaining budget. Undefined: the budget allows another run. */
 function spentOf(
   { envelope: { id, budget }, aborts: uncompleted, spentAt }: EnvelopeState,
   { runs, today, aborts }: Remaining,

@@ -10,15 +10,16 @@ const FILE = 'gateway-id.json'
 export interface GatewayId {
   /** `gw-` and 32 hex digits. */
   readonly id: string
-  /** Why an earlier id was put aside; undefined when the id is the earlier id, or the first. */
+  /** The reason for a new id in place of an earlier id. Undefined: the id is unchanged, or the first. */
   readonly renewed: string | undefined
   /** Whether an earlier process made the id. */
   readonly isKnown: boolean
 }
 
 /**
- * Returns the id of a gateway, kept in its state folder. The file notes its own inode and time of birth, so a copied or
- * restored folder gets a new id, and envelopes signed for the old id are void. Rejects when the folder cannot be used.
+ * Returns the id of a gateway from a file in the state folder. The file contains its own inode number and creation
+ * time. A copied or restored folder therefore gets a new id, and envelopes signed for the old id are void. Rejects when
+ * the folder cannot be used.
  */
 export async function openGatewayId(stateDir: string): Promise<GatewayId> {
   makeFolder(stateDir, 0o700)
@@ -59,7 +60,10 @@ async function read(
   }
 }
 
-/** A copy of a file has another inode, and an inode number used again has another time of birth. */
+/**
+ * Returns the inode number and the creation time of a file. A copy of the file has another inode number. A reused inode
+ * number has another creation time.
+ */
 async function placeOf(file: FileHandle): Promise<string> {
   const { ino, birthtimeNs } = await file.stat({ bigint: true })
   return `${ino}-${birthtimeNs}`

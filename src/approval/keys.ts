@@ -11,14 +11,17 @@ import { z } from 'zod'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 
 /**
- * Keys of persons: Ed25519 (RFC 8032). The private key is a PKCS#8 PEM file, encrypted with a passphrase. The public key
- * is its 32 bytes in base64url, as `x` in a JSON Web Key (RFC 8037).
+ * Keys of persons: Ed25519 (RFC 8032). The private key is a PKCS#8 PEM file, encrypted with a passphrase. The public
+ * key is written as 32 bytes in base64url, like `x` in a JSON Web Key (RFC 8037).
  */
 
-/** Documents that a person signs. The kind is part of the signed bytes, so no signature fits another kind. */
+/** Kinds of documents that a person signs. The signed bytes contain the kind, so a signature fits one kind only. */
 export type SignedKind = 'envelope' | 'approval' | 'lift' | 'anchor' | 'evidence'
 
-/** Shortest passphrase, in characters: the key derivation of PKCS#8 in Node is fast, so short ones can be guessed. */
+/**
+ * Minimum length of a passphrase, in characters. The key derivation of PKCS#8 in Node is fast, so an attacker could
+ * guess a short passphrase.
+ */
 export const SHORTEST_PASSPHRASE = 12
 
 const publicKeyPattern = /^[A-Za-z0-9_-]{43}$/
@@ -37,7 +40,7 @@ export const signatureSchema = z.strictObject({
 
 export type Signature = z.output<typeof signatureSchema>
 
-/** Returns the key of a public key's text; undefined when the text is no Ed25519 key. */
+/** Reads a public key in base64url. Undefined: the text is no Ed25519 key. */
 export function readPublicKey(text: string): KeyObject | undefined {
   if (!publicKeyPattern.test(text)) return undefined
   try {
@@ -53,18 +56,18 @@ export function publicTextOf(key: KeyObject): string {
   return x!
 }
 
-/** Returns the short name of a public key: 16 hex digits of the SHA-256 of its bytes. */
+/** Returns the id of a public key: the first 16 hex digits of the SHA-256 of the key's bytes. */
 export const keyIdOf = (publicText: string): string =>
   createHash('sha256').update(Buffer.from(publicText, 'base64url')).digest('hex').slice(0, 16)
 
-/** Makes a key. `pem`: the private key, encrypted with AES-256-CBC under the passphrase. */
+/** Generates a key pair. `pem`: the private key, encrypted with AES-256-CBC under the passphrase. */
 export function newKey(passphrase: string): { readonly pem: string; readonly publicText: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   const pem = privateKey.export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase })
   return { pem: pem.toString(), publicText: publicTextOf(publicKey) }
 }
 
-/** Returns the private key of a PEM text; undefined when the passphrase is wrong or the text is no Ed25519 key. */
+/** Reads a private key in PEM. Undefined: the passphrase is wrong, or the text is no Ed25519 key. */
 export function openPrivateKey(pem: string, passphrase: string): KeyObject | undefined {
   try {
     const key = createPrivateKey({ key: pem, format: 'pem', passphrase })

@@ -2,18 +2,19 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { formatDuration } from '../units/duration.ts'
 import { type Refusal, refusal } from './refusal.ts'
 
-/** A clock this much behind the latest time seen makes starts and approvals wait, in milliseconds. */
+/** Tolerance in milliseconds. Starts and approvals wait while the clock is further behind the latest time. */
 const CLOCK_BACK_MS: Millis = 5_000
 
-/** The wall time, never earlier than a time seen before: a clock set back gives no time back. */
+/** Wall-clock time that never goes backwards. */
 export class LatestTime {
   readonly #clock: Clock
   readonly #recorded: () => number
-  /** Wall and monotonic time of one instant. */
+  /** Wall-clock time of the reference instant, in milliseconds since the epoch. */
   #wallAt: number
+  /** Monotonic time of the reference instant. */
   #monotonicAt: Millis
 
-  /** `recorded` returns the latest time on record, in milliseconds since the epoch; 0 without a record. */
+  /** `recorded` returns the latest recorded time, in milliseconds since the epoch; 0 without a record. */
   constructor(clock: Clock, recorded: () => number) {
     this.#clock = clock
     this.#recorded = recorded
@@ -26,10 +27,10 @@ export class LatestTime {
     return Math.max(this.#clock.wall(), this.#seen())
   }
 
-  /** Returns a refusal while the clock is more than 5 seconds behind; undefined otherwise. */
+  /** Returns a refusal while the clock is more than 5 seconds behind the latest time; undefined otherwise. */
   clockBack(): Refusal | undefined {
     const behind = this.#seen() - this.#clock.wall()
-    // After a correction forwards, later looks compare with the corrected time.
+    // After a forward correction of the clock, the corrected time is the new reference instant.
     if (behind < 0) {
       this.#wallAt = this.#clock.wall()
       this.#monotonicAt = this.#clock.now()
@@ -42,7 +43,7 @@ export class LatestTime {
     )
   }
 
-  /** Returns the latest time known to have passed: by the monotonic clock since the start, and by the record. */
+  /** Returns the later of two times: the latest recorded time, and the reference instant plus the elapsed time. */
   #seen(): number {
     return Math.max(this.#recorded(), this.#wallAt + (this.#clock.now() - this.#monotonicAt))
   }

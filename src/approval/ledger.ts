@@ -6,26 +6,31 @@ import { headPath, openKey, readHead, readOrNothing, writeHead } from '../chaos/
 import type { RunHashes, SignedApproval, SignedLift } from './approval.ts'
 import type { SignedEnvelope } from './envelope.ts'
 
-/** Size from which the gateway writes no refusals, and then nothing more, in bytes. */
+/** Maximum size of the ledger, in bytes. From half of this size on, the gateway writes only mandatory entries. */
 const MOST_BYTES = 64 * 1024 ** 2
 
-/** Size from which the next opening drops old entries, in bytes, and the age of the dropped, in milliseconds. */
+/** Size limit in bytes. The opening of a larger ledger removes old entries. */
 const COMPACT_BYTES = 8 * 1024 ** 2
+
+/** Age of the entries removed from a large ledger, in milliseconds: 90 days. */
 const COMPACT_AGE_MS = 90 * 86_400_000
 
-/** Entries that matter only while they are fresh, and their age in a large ledger, in milliseconds. */
-const fleeting: readonly LedgerEntry['kind'][] = ['proposed', 'refused', 'clock']
-const FLEETING_MS = 86_400_000
+/** Kinds of short-lived entries: a large ledger keeps these entries for a day. */
+const shortLived: readonly LedgerEntry['kind'][] = ['proposed', 'refused', 'clock']
 
-/** A share that a completed run reached. */
+/** Age of the short-lived entries removed from a large ledger, in milliseconds: a day. */
+const SHORT_LIVED_MS = 86_400_000
+
+/** The highest share of a completed run, for a server and a fault. */
 export interface Reached {
+  /** SHA-256 of the server's URLs or command. */
   readonly identity: string
-  /** Digest of the fault without its name: another rate or field is another fault. */
+  /** Digest of the fault without `name` and `match`. A fault with another rate or field has another digest. */
   readonly fault: string
   readonly share: number
 }
 
-/** An entry of the ledger; `at`: milliseconds since the Unix epoch. */
+/** An entry of the ledger. `at`: milliseconds since the Unix epoch. */
 export type LedgerEntry = { readonly at: number } & (
   | { readonly kind: 'envelope'; readonly signed: SignedEnvelope; readonly by: string }
   | { readonly kind: 'withdrawn'; readonly envelope: string; readonly by: string }
@@ -40,7 +45,7 @@ export type LedgerEntry = { readonly at: number } & (
     } & RunHashes)
   | { readonly kind: 'approved'; readonly signed: SignedApproval; readonly by: string }
   | {
-      /** Written before a run begins, and never taken back. */
+      /** Use of an approval or a budget. Written before the run begins, and valid even if the run cannot begin. */
       readonly kind: 'spent'
       readonly proposal: string
       readonly by: string
@@ -50,6 +55,7 @@ export type LedgerEntry = { readonly at: number } & (
       readonly nonce: string | undefined
     }
   | {
+      /** End of a run. */
       readonly kind: 'over'
       readonly run: string
       readonly state: string
@@ -63,13 +69,13 @@ export type LedgerEntry = { readonly at: number } & (
       readonly code: string
       readonly message: string
     }
-  /** Keeps the latest time seen by the gateway. */
+  /** Records the latest time. */
   | { readonly kind: 'clock' }
-  /** An earlier ledger could not be trusted: all envelopes before this entry are suspended. */
+  /** The earlier ledger was damaged. All envelopes before this entry are suspended. */
   | { readonly kind: 'damaged'; readonly why: string }
 )
 
-/** An entry before the ledger adds the time. */
+/** An entry without a time. */
 export type NewEntry = LedgerEntry extends infer Entry
   ? Entry extends unknown
     ? Omit<Entry, 'at'>
@@ -81,13 +87,13 @@ const FILE = 'approvals.jsonl'
 export interface OpenedLedger {
   readonly ledger: Ledger
   readonly entries: readonly LedgerEntry[]
-  /** Why the ledger cannot be trusted; undefined when whole. */
+  /** The damage found in the ledger. Undefined: the ledger is intact. */
   readonly damage: string | undefined
 }
 
 /**
- * The entries about envelopes, approvals and runs of agents, as a chain of JSON lines under the key of the state folder.
- * Each entry is on disk before the gateway acts on the entry.
+ * The entries about envelopes, approvals and runs of agents. The file is a hash chain of JSON lines, with the key of
+ * the state folder. Each entry is on disk before the gateway acts on the entry.
  */
 export class Ledger {
   readonly #folder: string
@@ -113,9 +119,9 @@ export class Ledger {
   }
 
   /**
-   * Opens the ledger of a state folder; `now` in milliseconds since the epoch. `isExpected`: a missing ledger is damage. A last line without an end is dropped: the
-   * process ended while writing, before acting. Other damage is kept aside and reported. Rejects when the folder cannot
-   * be used.
+   * Opens the ledger of a state folder. `now`: milliseconds since the epoch. `isExpected`: a missing ledger is damage.
+   * An incomplete last line is removed, because the process ended during the write, before acting on the entry. With
+   * other damage, the damaged file is renamed, and the damage is returned. Rejects when the folder cannot be used.
    */
   static async open(folder: string, now: number, isExpected = false): Promise<OpenedLedger> {
     const key = await openKey(folder)
@@ -139,7 +145,9 @@ export class Ledger {
     }
     const isLarge = (chain?.bytes ?? 0) > COMPACT_BYTES
     const kept = isLarge
-      ? read.filter(({ kind, at }) => at > now - (fleeting.includes(kind) ? FLEETING_MS : COMPACT_AGE_MS))
+      ? read.filter(
+          ({ kind, at }) => at > now - (shortLived.includes(kind) ? SHORT_LIVED_MS : COMPACT_AGE_MS),
+        )
       : read
     if (chain === undefined || isLarge)
       return { ledger: await Ledger.#begin(folder, key, kept), entries: kept, damage }
@@ -149,7 +157,7 @@ export class Ledger {
     return { ledger: new Ledger(folder, key, file, end), entries: read, damage }
   }
 
-  /** Begins a new file with these entries, in place of the old file. */
+  /** Writes a new file with these entries, and replaces the old file. */
   static async #begin(folder: string, key: KeyObject, entries: readonly LedgerEntry[]): Promise<Ledger> {
     const path = join(folder, FILE)
     const draft = `${path}.new`
@@ -161,7 +169,7 @@ export class Ledger {
     return ledger
   }
 
-  /** Whether only entries that must be written still fit. */
+  /** Whether the ledger is half full. The gateway then writes only mandatory entries. */
   get isNearlyFull(): boolean {
     return this.#size > MOST_BYTES / 2
   }

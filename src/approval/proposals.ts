@@ -13,16 +13,16 @@ import { HOUR_MS, HourlyLimit } from './hourly-limit.ts'
 import { type Refusal, refusal } from './refusal.ts'
 import type { RunHasher } from './run-hashes.ts'
 
-/** Life of a proposal, in milliseconds. */
+/** Lifetime of a proposal, in milliseconds: one hour. */
 const PROPOSAL_LIFE_MS: Millis = 3_600_000
 
 /**
- * Most proposals of an agent that wait for a start, and most that began a run. Another replaces the oldest of the
- * same agent. No limit over all agents is needed, because the config has at most 32 agents.
+ * Limit for open proposals of one agent, and for started proposals. A further proposal replaces the agent's oldest. The
+ * config has at most 32 agents, so the proposals of all agents need no limit.
  */
 const MAX_OF_AGENT = 8
 
-/** Most new proposals of an agent in an hour. */
+/** Limit for new proposals of one agent within an hour. */
 const MAX_PROPOSED = 60
 
 export interface Proposal extends RunHashes {
@@ -31,9 +31,9 @@ export interface Proposal extends RunHashes {
   readonly spec: Spec
   readonly firstStage: number
   readonly why: string
-  /** The envelope that the run is inside of; undefined: a person must approve. */
+  /** The envelope that covers the run. Undefined: a person must approve the run. */
   readonly envelope: string | undefined
-  /** Limits of the nearest envelope that the run exceeds. */
+  /** The exceeded limits of the envelope with the fewest exceeded limits. */
   readonly exceeded: readonly Exceeded[]
   /** Milliseconds since the epoch. */
   readonly expiresAt: number
@@ -61,7 +61,7 @@ export interface ProposalsParts {
   readonly approvals: Approvals
 }
 
-/** The open proposals of agents. A proposal ends after an hour, and with the gateway. */
+/** The open proposals of agents. A proposal ends after an hour, or when the gateway stops. */
 export class Proposals {
   readonly #parts: ProposalsParts
   readonly #open = new Map<string, Proposal>()
@@ -84,13 +84,13 @@ export class Proposals {
     return this.list.find((one) => one.id === id)
   }
 
-  /** Returns why the run could not begin at the moment, whoever approves; empty when the run could begin, or began. */
+  /** Returns the reasons against the run that no approval removes. Empty: the run could begin, or has begun. */
   refusalsOf({ spec, by, firstStage, started }: Proposal): readonly string[] {
     if (started !== undefined) return []
     return this.#parts.runs.plan(spec, { by, approvedBy: undefined, firstStage }).refusals
   }
 
-  /** Makes a proposal, or returns an equal open proposal of the agent. Injects nothing. */
+  /** Creates a proposal, or returns an equal open proposal of the agent. Injects nothing. */
   async propose(
     agent: Agent,
     { spec, firstStage, why }: { readonly spec: Spec; readonly firstStage: number; readonly why: string },
@@ -156,7 +156,7 @@ export class Proposals {
     return { ok: true, proposal }
   }
 
-  /** Keeps a person's signed approval with its proposal. The run begins when the agent starts the run. */
+  /** Attaches a person's signed approval to the proposal. The run begins when the agent starts the run. */
   async approve(
     signed: SignedApproval,
   ): Promise<{ readonly ok: true; readonly proposal: Proposal } | Refusal> {
@@ -177,8 +177,8 @@ export class Proposals {
   }
 
   /**
-   * Keeps a start with its proposal, so that the same key returns the same run. Forgets the start if nothing began:
-   * a refusal before anything was spent leaves the proposal as it was.
+   * Attaches a start to the proposal, so that the same key returns the same run. Removes the start if the ledger has no
+   * run of the proposal. The agent may then start the proposal again.
    */
   keepStart(proposal: Proposal, key: string, result: Promise<Started>): void {
     const start: Start = { key, result, isPending: true }
@@ -191,10 +191,10 @@ export class Proposals {
     result.then(settle, settle)
   }
 
-  /** Drops the oldest proposals of an agent among `isMeant`, and leaves `most`. */
-  #leave(most: number, by: string, isMeant: (proposal: Proposal) => boolean): void {
+  /** Removes an agent's oldest proposals that match `isMeant`, beyond `limit`. */
+  #leave(limit: number, by: string, isMeant: (proposal: Proposal) => boolean): void {
     const own = this.list.filter((one) => one.by === by && isMeant(one))
-    for (const { id } of own.slice(0, Math.max(0, own.length - most))) this.#open.delete(id)
+    for (const { id } of own.slice(0, Math.max(0, own.length - limit))) this.#open.delete(id)
   }
 }
 
@@ -206,13 +206,13 @@ export const notOpen = (id: string, more: { readonly see?: string } = {}): Refus
     more,
   )
 
-/** The form of a run's id. */
+/** Pattern of a run id. */
 const RUN_ID = /^[0-9a-z]{6,12}-[0-9a-f]{8}$/
 
-/** Returns why no agent may propose a spec, whoever approves; undefined when an agent may. */
+/** Returns the reason that no agent may propose a spec. Undefined: an agent may propose the spec. */
 function unfitIn({ name, faults }: Spec): string | undefined {
   if (RUN_ID.test(name)) return `the name ${name} looks like the id of a run: choose another name`
-  // Counts of a fault would tell the agent the headers of other agents.
+  // The counts of a fault that matches headers would reveal the headers of other agents.
   const spying = faults.find(
     ({ match }) => (match as { readonly header?: unknown } | undefined)?.header !== undefined,
   )

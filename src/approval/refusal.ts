@@ -27,7 +27,7 @@ export interface Refusal {
   readonly ok: false
   readonly code: RefusalCode
   readonly message: string
-  /** Whether the same request may succeed later, as it is. */
+  /** Whether the unchanged request may succeed later. */
   readonly repeat: 'never' | 'same' | 'later'
   readonly retryAfterMs?: number
   readonly exceeded?: readonly Exceeded[]

@@ -8,6 +8,7 @@ import { type Refusal, refusal } from './refusal.ts'
 
 export interface RunHasherParts {
   readonly hitToolsOf: (survey: Pick<Survey, 'targets'>, spec: Spec) => readonly HitTool[]
+  /** Returns a hash of the environment state: policies, target servers and chaos settings. */
   readonly groundOf: (spec: Spec) => string
   /** Returns the spec without secrets, to show and sign. */
   readonly withoutSecrets: (spec: Spec) => Spec
@@ -15,11 +16,11 @@ export interface RunHasherParts {
 
 export interface HashedRun extends RunHashes {
   readonly hit: readonly HitTool[]
-  /** Stands for the spec with its secrets, which nobody is shown: a digest under a key of this process. */
+  /** Digest of the spec with all secrets, under a random key of this process. The digest reveals no secret. */
   readonly sealed: string
 }
 
-/** Computes the hashes of runs, as the gateway sees the runs at the moment. */
+/** Computes the hashes of runs from the current state of the gateway. */
 export class RunHasher {
   readonly #parts: RunHasherParts
   /** Key of `sealed`. */

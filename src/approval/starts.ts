@@ -34,13 +34,13 @@ interface Permission {
   readonly approver: string
   readonly keyId: string | undefined
   readonly envelope: string | undefined
-  /** Nonce of the approval, used up by the run. */
+  /** Nonce of the approval. The start of the run marks the nonce as used. */
   readonly nonce: string | undefined
 }
 
 /**
- * Starts of proposed runs. A run begins only inside an envelope that a person signed, or with a person's signed
- * approval. Each start computes plan, ground and targets again.
+ * Starts of proposed runs. A run begins only with a person's signed approval, or if a signed envelope covers the run.
+ * Each start computes the hashes of plan, environment state and targets again.
  */
 export class Starts {
   readonly #parts: StartsParts
@@ -50,7 +50,9 @@ export class Starts {
     this.#parts = parts
   }
 
-  /** Begins the run of a proposal. The same `key` returns the same run; a proposal begins one run. */
+  /**
+   * Begins the run of a proposal. A second call with the same `key` returns the same run. A proposal begins one run.
+   */
   async start(agent: Agent, id: string, key: string): Promise<Started> {
     const { book, proposals, active } = this.#parts
     const refuse = (refused: Refusal) => book.refuse(agent.name, 'start_run', refused)
@@ -102,7 +104,7 @@ export class Starts {
       keyId,
       envelope,
     }
-    // The record of the run needs its id, so the run's request brings the id with it.
+    // The ledger entry needs the id of the run, so the id is generated before the run.
     const run = `${Math.floor(book.time.now()).toString(36)}-${randomBytes(4).toString('hex')}`
     const written = await book.write({ kind: 'spent', proposal: id, by: agent.name, run, envelope, nonce })
     if (written !== undefined) return written
@@ -124,7 +126,7 @@ export class Starts {
     return changed ?? this.#coded(asked.refusals, hit)
   }
 
-  /** Checks everything that a start needs. Returns a refusal, or the permission with which the run begins. */
+  /** Checks all conditions of a start. Returns a refusal, or the permission for the run. */
   #permitted(proposal: Proposal): Refusal | Permission {
     const { trust, book, runs, hasher, isKilled } = this.#parts
     const { by, spec, firstStage, hit } = proposal
@@ -149,7 +151,10 @@ export class Starts {
     return refusals.length > 0 ? this.#coded(refusals, hit) : permission
   }
 
-  /** Returns the approval of the proposal; where it is missing, over or used up, an envelope that covers the run. */
+  /**
+   * Returns the proposal's approval. If the approval is missing, expired or used, returns an envelope that covers the
+   * run.
+   */
   #permissionOf(proposal: Proposal, targets: Survey['targets']): Refusal | Permission {
     const { approvals, envelopes } = this.#parts
     const { by, spec, firstStage, hit, approval, id } = proposal
@@ -178,7 +183,7 @@ export class Starts {
     return refusal('outside_envelope', `the run is outside of the envelope: ${limits}`, { exceeded, see })
   }
 
-  /** Returns the refusal of a plan under a code for agents. */
+  /** Returns the refusals of a plan as one refusal, with a code for agents. */
   #coded(refusals: readonly string[], hit: readonly HitTool[]): Refusal {
     const { runs, isKilled, isProtected } = this.#parts
     const message = refusals.join('; ')

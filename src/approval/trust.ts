@@ -15,10 +15,10 @@ export type Verified =
 /** The persons who may sign envelopes and approvals. Fixed when the gateway starts. */
 export class Trust {
   readonly #keys = new Map<string, { readonly name: string; readonly key: KeyObject }>()
-  /** SHA-256 of names and keys, in hex: equal for equal lists in any order. Each run's record has the fingerprint. */
+  /** SHA-256 of names and keys, in hex. The order of the list has no effect. Each run's record has the fingerprint. */
   readonly fingerprint: string
 
-  /** Throws for a key that is no Ed25519 public key; the config's schema has checked the keys. */
+  /** Throws for a key that is no Ed25519 public key. The config's schema has checked the keys. */
   constructor(list: readonly TrustedKey[]) {
     for (const { name, key: text } of list) {
       const key = readPublicKey(text)

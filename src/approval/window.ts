@@ -32,10 +32,10 @@ export function isWithin({ days: range, from, to, zone: timeZone }: Window, inst
   return daysIn(range)!.has(part('weekday').toLowerCase()) && clock >= from && clock < to
 }
 
-/** Time between the looks of `holds`, in milliseconds. */
+/** Interval of the checks in `holds`, in milliseconds. */
 const LOOK_MS = 60_000
 
-/** Whether a window holds without a break from one instant to another. */
+/** Whether a window covers the whole time between two instants. */
 export function holds(window: Window, from: number, to: number): boolean {
   for (let at = from; at < to; at += LOOK_MS) if (!isWithin(window, at)) return false
   return isWithin(window, to)
