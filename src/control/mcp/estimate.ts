@@ -7,9 +7,8 @@ import { quoted } from './untrusted.ts'
 const unknown = 'unknown' as const
 
 /**
- * Returns the expected effect of a run on the traffic of the last 15 minutes. Without traffic the figures are
- * `unknown`. `predicted` assumes that each hit call fails, so the true error ratio is lower where policies contain
- * faults.
+ * Estimates the effect of a run from the traffic of the last 15 minutes. Without traffic, the figures are `unknown`.
+ * `predicted` assumes that each hit call fails. The true error ratio is lower if policies contain the faults.
  */
 export function estimateOf(
   spec: Spec,
@@ -70,7 +69,10 @@ export function estimateOf(
   }
 }
 
-/** The error ratio of the treatment if each fault surfaces, with the 95 % interval of today's error ratio. */
+/**
+ * Returns the error ratio of the treatment if each hit call fails. The interval follows from the 95 % interval of the
+ * recent error ratio.
+ */
 function predictedOf(
   { calls, failed, p95 }: { calls: number; failed: number; p95: number | undefined },
   rate: number,

@@ -9,28 +9,32 @@ import type { ReportedFinding, SearchReport } from './plans.ts'
 import type { Operations } from './tool.ts'
 import { quoted } from './untrusted.ts'
 
-/** Share of the treatment in the first stage, hits wanted in this stage, and its longest duration in milliseconds. */
+/** Share of the treatment in the suggested stage. */
 const SHARE = 0.1
+
+/** Number of injected faults that the stage needs. */
 const HITS = 5
+
+/** Maximum duration of the stage, in milliseconds: 30 minutes. */
 const LONGEST_MS: Millis = 1_800_000
 
-/** Most findings looked at, those with the smallest violations. */
+/** Limit for the number of findings to consider. The smallest violations come first. */
 const MAX_FINDINGS = 100
 
-/** Lowest limit of a spec's gate on the error ratio: the gate protects, and the hypothesis has the objective. */
+/** Minimum limit of the gate on the error ratio. The gate only prevents harm, and the hypothesis has the objective. */
 const LEAST_LIMIT = 0.05
 
-/** The findings of searches for servers of this gateway, the smallest violation first. */
 export interface Findings {
+  /** Suggestions from findings of searches, the smallest violation first. */
   readonly suggestions: readonly Suggestion[]
-  /** Number of findings that no experiment on an unprotected server of this gateway can have. */
+  /** Number of findings that no experiment on an unprotected server of this gateway can reproduce. */
   readonly unfit: number
 }
 
 /**
- * Returns findings of the reports in the folder of plans, except findings whose fault types a completed run has injected
- * at the server in 90 days. The smallest violations come first: nobody notices such violations in production. `only`: a
- * server; default: all servers.
+ * Returns findings of the reports in the folder of plans. Omits a finding if a completed run of the last 90 days
+ * injected all fault types of the finding at the server. The smallest violations come first, because nobody notices
+ * small violations in production. `only`: a server; default: all servers.
  */
 export async function findingsIn(operations: Operations, only: string | undefined): Promise<Findings> {
   const proven = provenRuns(operations)
@@ -74,7 +78,7 @@ function serversFor(
     .sort((a, b) => paceOf(b) - paceOf(a))
 }
 
-/** Returns a suggestion with a spec; undefined when no spec can have the faults. */
+/** Returns a suggestion with a spec. Undefined: no valid spec can contain the faults. */
 function suggestionOf(
   finding: ReportedFinding,
   { limit, policies, set, seed, servers }: SearchReport,
@@ -86,7 +90,7 @@ function suggestionOf(
     ...rest,
     name: rest.type,
     ...(match?.tool !== undefined && { match: { tool: match.tool } }),
-    // The stage takes the place of a window.
+    // The stage replaces the time window.
     ...(when.burst !== undefined && { when: { burst: when.burst } }),
   }))
   const hitsPerMs = faults.reduce((sum, { match, rate }) => {
@@ -100,7 +104,7 @@ function suggestionOf(
     metric === 'p95' ? `p95 <= ${most}ms` : `error_ratio <= ${Number((most * 100).toPrecision(6))}%`
   const above = metric === 'p95' ? LEAST_LIMIT : Math.min(0.9, Math.max(LEAST_LIMIT, 2 * most))
   const spec = {
-    // A name has at most 40 characters, and each finding of a server needs a name of its own.
+    // A name has at most 40 characters, and each finding of a server needs a unique name.
     name: `${server.slice(0, 24)}-finding-${hashOf(aimed).slice(0, 6)}`,
     owner: 'control MCP server',
     reason: `Find out whether the faults that a search found in a simulation violate the objective at ${server}.`,
@@ -118,7 +122,7 @@ function suggestionOf(
     ...(asSimulated ? [] : ['simulated under other policies than the default set here']),
     ...(isEverywhere ? [`simulated at ${numbered(servers.length, 'server')}, and the spec hits one`] : []),
     ...(faults.some(({ when }) => when?.window !== undefined)
-      ? ['simulated in a span of time, and the spec hits during the whole stage']
+      ? ['the simulation limited the faults to a time window; the spec injects during the whole stage']
       : []),
     hitsPerMs === 0
       ? 'no recent traffic'

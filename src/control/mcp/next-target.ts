@@ -4,10 +4,13 @@ import { numbered } from '../../units/numbered.ts'
 import type { RunRow } from './run-history.ts'
 import type { Operations } from './tool.ts'
 
-/** A run this much ago proves nothing about today, in milliseconds: 90 days. */
+/** Maximum age of a run that counts as evidence, in milliseconds: 90 days. */
 const PROVEN_MS = 90 * 86_400_000
 
-/** Families of faults with a common kind that works at every server, and its fields. The most frequent troubles first. */
+/**
+ * Suggested faults: family, type, and fields of the type. Each type works at every server. The most frequent failures
+ * in production come first.
+ */
 const probes: readonly (readonly [Family, string, object])[] = [
   ['connection', 'conn.latency', { distribution: { kind: 'uniform', min: '500ms', max: '2s' } }],
   ['rpc', 'rpc.error', {}],
@@ -37,7 +40,10 @@ export function provenRuns({ history, clock }: Pick<Operations, 'history' | 'clo
     )
 }
 
-/** Returns pairs of server and fault family with traffic and without a completed run in 90 days; the busiest first. */
+/**
+ * Returns the pairs of server and fault family that no completed run tested in the last 90 days. Omits servers without
+ * traffic. The busiest servers come first.
+ */
 export function gapsIn(operations: Operations, only: string | undefined): Suggestion[] {
   const { live, traffic } = operations
   const proven = provenRuns(operations)
@@ -58,7 +64,7 @@ export function gapsIn(operations: Operations, only: string | undefined): Sugges
           kind: 'gap',
           server: name,
           family,
-          reason: `${name} has ${numbered(recent!.perMinute, 'call')} a minute, and no completed run of the family ${family} in 90 days`,
+          reason: `${name} has ${numbered(recent!.perMinute, 'call')} a minute; no completed run in 90 days injected ${family} faults`,
           n: recent!.figures.calls,
           spec: specFor(name, family, type, fields),
         },
@@ -67,7 +73,7 @@ export function gapsIn(operations: Operations, only: string | undefined): Sugges
   )
 }
 
-/** Returns servers with a signal that moves now and moved in the 15 minutes before earlier incidents. */
+/** Returns servers with a signal that is active now and was active in the 15 minutes before earlier incidents. */
 export function precursorsIn({ live, signals, history }: Operations, only: string | undefined): Suggestion[] {
   return signals.precursors().flatMap(({ server, signal, preceded, incidents }): Suggestion[] => {
     const found = live.current.servers.get(server)
@@ -93,7 +99,7 @@ export function precursorsIn({ live, signals, history }: Operations, only: strin
 }
 
 const specFor = (server: string, family: string, type: string, fields: object) => ({
-  // A name has at most 40 characters, and each family of a server needs a name of its own.
+  // A name has at most 40 characters, and each family of a server needs a unique name.
   name: `${server.slice(0, 39 - family.length)}-${family}`,
   owner: 'control MCP server',
   reason: `Find out how agents fare when ${server} has a fault of the family ${family}.`,

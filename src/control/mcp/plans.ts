@@ -1,10 +1,10 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Most files of a folder read as plans. */
+/** Limit for the number of files read from the folder. */
 const MAX_FILES = 200
 
-/** A file as read: its spec as written and parsed, or the problems. */
+/** The content of a plan file, or the problems of the file. */
 export type ReadPlan =
   | {
       readonly ok: true
@@ -18,8 +18,9 @@ export type ReadPlan =
 /** A report of `breakwater search`: faults that slightly violate an objective, in a simulation. */
 export interface SearchReport {
   readonly seed: number
-  /** Hash of the simulated policies, and the name of their policy set; `none` for no set. */
+  /** Hash of the simulated policies. */
   readonly policies: string
+  /** Name of the simulated policy set; `none` without a set. */
   readonly set: string
   /** Names of the simulated servers. */
   readonly servers: readonly string[]
@@ -29,7 +30,7 @@ export interface SearchReport {
 }
 
 export interface ReportedFinding {
-  /** The smallest plan, as in a block `chaos`. */
+  /** The smallest plan that violates the objective: faults as in a block `chaos`. */
   readonly faults: readonly {
     readonly type: string
     readonly rate: number
@@ -37,8 +38,9 @@ export interface ReportedFinding {
     readonly when?: { readonly window?: unknown; readonly burst?: unknown } | undefined
     readonly [own: string]: unknown
   }[]
-  /** The plan and the violation in words. */
+  /** The plan in words. */
   readonly inShort: string
+  /** The violation in words. */
   readonly violation: string
   /** Number of the runs that confirmed the violation. */
   readonly runs: number
@@ -48,14 +50,17 @@ export interface ReportedFinding {
   readonly containedBy: readonly string[]
 }
 
-/** The folder of plans cannot be read: its owner removed the folder, or forbids reading. */
+/** Thrown if the folder of plans cannot be read, because the folder is missing or forbids reading. */
 export class UnreadableFolder extends Error {}
 
-/** The experiments and reports of searches in the folder `gateway.controlMcp.plans`. A changed file is read anew for the next question. */
+/**
+ * The experiments, and the reports of searches, in the folder `gateway.controlMcp.plans`. The next call after a change
+ * of a file reads the file again.
+ */
 export class PlanLibrary {
   readonly #folder: string | undefined
   readonly #read: (path: string) => Promise<ReadPlan | SearchReport>
-  /** Files as read before, by path: parsing takes milliseconds, and agents ask often. */
+  /** Cache of files by path, because parsing takes milliseconds and agents call often. */
   readonly #kept = new Map<string, { readonly mark: string; readonly file: ReadPlan | SearchReport }>()
 
   constructor(folder: string | undefined, read: (path: string) => Promise<ReadPlan | SearchReport>) {
@@ -63,7 +68,7 @@ export class PlanLibrary {
     this.#read = read
   }
 
-  /** Returns all plans by name. Empty without a folder; rejects with `UnreadableFolder`. */
+  /** Returns all plans, in order of the file names. Empty without a folder; rejects with `UnreadableFolder`. */
   async list(): Promise<readonly ReadPlan[]> {
     return (await this.#files()).filter((file) => 'ok' in file)
   }
@@ -95,7 +100,7 @@ export class PlanLibrary {
     const kept = this.#kept.get(path)
     if (mark !== undefined && kept?.mark === mark) return kept.file
     const file = await this.#read(path)
-    // A workload may stand in another file, whose changes the mark does not show.
+    // The workload of a plan may be another file. The mark does not show changes of the other file.
     if (mark !== undefined && !JSON.stringify(file).includes('workload')) this.#kept.set(path, { mark, file })
     else this.#kept.delete(path)
     return file
@@ -106,7 +111,7 @@ export class PlanLibrary {
   }
 }
 
-/** Returns a text that differs after each change of a file; undefined for a file that cannot be looked at. */
+/** Returns a text that differs after each change of a file. Undefined: the status of the file cannot be read. */
 const markOf = (path: string): Promise<string | undefined> =>
   stat(path, { bigint: true }).then(
     ({ ino, size, mtimeNs, ctimeNs }) => [ino, size, mtimeNs, ctimeNs].join(' '),

@@ -1,10 +1,10 @@
 import type { RunRecord } from '../../experiments/guarded/record.ts'
 import { quoted } from './untrusted.ts'
 
-/** Most runs listed; the oldest go first. */
+/** Limit for the number of listed runs. A further run replaces the oldest run. */
 const MAX_RUNS = 1_000
 
-/** A run in lists. */
+/** A row in a list of runs. */
 export interface RunRow {
   readonly run: string
   readonly plan: string
@@ -51,7 +51,7 @@ export function rowOf(run: RunRecord): RunRow {
   }
 }
 
-/** The runs of this gateway, those of earlier processes included, as far as the journal kept the runs. */
+/** The runs of this gateway, with the runs of earlier processes from the journal. */
 export class RunHistory {
   readonly #rows = new Map<string, RunRow>()
   readonly #current: () => readonly RunRecord[]
@@ -67,12 +67,13 @@ export class RunHistory {
     this.#read = read
   }
 
+  /** Called at the end of each run. */
   over(run: RunRecord): void {
     this.#rows.set(run.id, rowOf(run))
     if (this.#rows.size > MAX_RUNS) this.#rows.delete(this.#rows.keys().next().value!)
   }
 
-  /** Newest first. */
+  /** Returns all runs, the newest first. */
   list(): readonly RunRow[] {
     const all = new Map(this.#rows)
     for (const run of this.#current()) all.set(run.id, rowOf(run))
@@ -83,7 +84,7 @@ export class RunHistory {
 
   /** Returns the record of a run, by its id or the name of its plan (the latest run). */
   async find(run: string): Promise<RunRecord | undefined> {
-    // An id first: a plan may have the name of another run.
+    // An id takes precedence over a name, because the name of a plan may equal the id of another run.
     const rows = this.list()
     const id = (rows.find((row) => row.run === run) ?? rows.find((row) => row.plan === run))?.run
     if (id === undefined) return undefined

@@ -5,22 +5,28 @@ import type { RecentTraffic } from './traffic.ts'
 
 const MINUTE_MS: Millis = 60_000
 
-/** How long before an incident a moving signal counts as its precursor, in minutes. */
+/** A signal counts as a precursor if the signal was active in this time before an incident, in minutes. */
 const BEFORE = 15
 
-/** Minutes of figures from which the usual values come, and the least number needed. */
-const USUAL = 120
-const LEAST_USUAL = 10
+/** Maximum number of figures in a baseline, one figure a minute. */
+const BASELINE = 120
 
-/**
- * Limits of the signals: times the usual p95, times the usual attempts per call, breaker transitions, and the share of a
- * gate's limit.
- */
+/** Minimum number of figures in a baseline. */
+const LEAST_BASELINE = 10
+
+/** Limit on the p95, as a factor of the p95 in the baseline. */
 const SLOW = 1.5
+
+/** Limit on the retries per call, as a factor of the retries per call in the baseline. */
 const RETRIES = 2
+
+/** Number of opened breakers, opened gates and ejected replicas that activates the signal. */
 const TRANSITIONS = 3
+
+/** Measured share of a gate's limit that activates the signal. */
 const NEAR = 0.8
 
+/** Limit for the number of observed servers. */
 const MAX_SERVERS = 1_000
 
 export const signals = [
@@ -31,32 +37,35 @@ export const signals = [
 ] as const
 export type Signal = (typeof signals)[number]
 
-/** The facts about a guarded run that are a signal of its targets. */
+/** The fields of a guarded run that decide about a signal of the run's targets. */
 type Run = Pick<RunRecord, 'nearest' | 'targets' | 'endedAt'>
 
 interface Watched {
+  /** The p95 of each minute in the baseline. */
   p95: number[]
+  /** The retries per call of each minute in the baseline. */
   retries: number[]
-  /** Minutes in which a breaker, gate or ejection acted. */
+  /** Minutes in which a breaker or gate opened, or a replica was ejected. */
   readonly transitions: number[]
-  /** For each signal, the last minute in which the signal moved. */
-  readonly movedAt: Map<Signal, number>
+  /** For each signal, the last minute in which the signal was active. */
+  readonly activeAt: Map<Signal, number>
   /** For each signal, the number of incidents that the signal preceded. */
   readonly preceded: Map<Signal, number>
   incidents: number
   lastIncident: string | undefined
 }
 
-/** A signal that moves now, and its history before the incidents of its server. */
+/** An active signal, and the number of incidents that the signal preceded. */
 export interface Precursor {
   readonly server: string
   readonly signal: Signal
-  /** Incidents that the signal preceded by at most 15 minutes, and all incidents of the server. */
+  /** Number of incidents that the signal preceded by at most 15 minutes. */
   readonly preceded: number
+  /** Number of all incidents of the server. */
   readonly incidents: number
 }
 
-/** Watches signals of each server once a minute, and remembers the signals that moved before incidents. */
+/** Checks the signals of each server once a minute, and counts the signals that were active before incidents. */
 export class Signals {
   readonly #servers = new Map<string, Watched>()
   readonly #clock: Clock
@@ -87,14 +96,14 @@ export class Signals {
     this.#cancel?.()
   }
 
-  /** A breaker or gate of the server opened, or a replica was ejected. */
+  /** Called when a breaker or gate of the server opens, or a replica is ejected. */
   transition(server: string): void {
     const { transitions } = this.#of(server)
     transitions.push(this.#minute())
     if (transitions.length > 64) transitions.shift()
   }
 
-  /** Hears of the server's open incident after each probe; counts each incident once. */
+  /** Called after each probe, with the server's open incident. Counts each incident once. */
   incident(server: string, id: string | undefined): void {
     const watched = this.#of(server)
     if (id === undefined || id === watched.lastIncident) return
@@ -102,11 +111,11 @@ export class Signals {
     this.#lookAtRuns()
     watched.lastIncident = id
     watched.incidents++
-    for (const signal of this.#moving(watched, BEFORE))
+    for (const signal of this.#active(watched, BEFORE))
       watched.preceded.set(signal, (watched.preceded.get(signal) ?? 0) + 1)
   }
 
-  /** Compares the last minutes of a server with its usual figures. */
+  /** Compares the last two minutes of a server with the server's baseline. */
   look(server: string): void {
     const watched = this.#of(server)
     const minute = this.#minute()
@@ -114,45 +123,51 @@ export class Signals {
     if (recent !== undefined) {
       const { p95 = 0, calls, attempts } = recent.figures
       const retries = Math.max(0, attempts / calls - 1)
-      const { p95: usualP95, retries: usualRetries } = watched
-      if (usualP95.length >= LEAST_USUAL && p95 > SLOW * medianOf(usualP95))
-        watched.movedAt.set(signals[0], minute)
-      if (usualRetries.length >= LEAST_USUAL && retries > RETRIES * Math.max(0.01, medianOf(usualRetries)))
-        watched.movedAt.set(signals[1], minute)
-      watched.p95 = [...usualP95, p95].slice(-USUAL)
-      watched.retries = [...usualRetries, retries].slice(-USUAL)
+      const { p95: baselineP95, retries: baselineRetries } = watched
+      if (baselineP95.length >= LEAST_BASELINE && p95 > SLOW * medianOf(baselineP95))
+        watched.activeAt.set(signals[0], minute)
+      if (
+        baselineRetries.length >= LEAST_BASELINE &&
+        retries > RETRIES * Math.max(0.01, medianOf(baselineRetries))
+      )
+        watched.activeAt.set(signals[1], minute)
+      watched.p95 = [...baselineP95, p95].slice(-BASELINE)
+      watched.retries = [...baselineRetries, retries].slice(-BASELINE)
     }
     const opened = watched.transitions.filter((at) => at > minute - BEFORE).length
-    if (opened >= TRANSITIONS) watched.movedAt.set(signals[2], minute)
+    if (opened >= TRANSITIONS) watched.activeAt.set(signals[2], minute)
   }
 
-  /** Returns signals that moved within the last 5 minutes and preceded an earlier incident of the same server. */
+  /**
+   * Returns signals that were active in the last 5 minutes, if the signal preceded an earlier incident of the same
+   * server.
+   */
   precursors(): readonly Precursor[] {
     this.#lookAtRuns()
     return [...this.#servers].flatMap(([server, watched]) =>
-      this.#moving(watched, 5).flatMap((signal): Precursor[] => {
+      this.#active(watched, 5).flatMap((signal): Precursor[] => {
         const preceded = watched.preceded.get(signal) ?? 0
         return preceded === 0 ? [] : [{ server, signal, preceded, incidents: watched.incidents }]
       }),
     )
   }
 
-  /** A run near a limit of its gate moves the signal of its targets until the run ends. */
+  /** Activates the signal of the targets while a run is near a limit of the gate. */
   #lookAtRuns(): void {
     const [now, wall] = [this.#clock.now(), this.#clock.wall()]
     for (const { nearest, targets, endedAt = wall } of this.#runs()) {
       if (nearest === undefined || shareOfLimit(nearest) < NEAR) continue
       const minute = Math.floor((now - Math.max(0, wall - endedAt)) / MINUTE_MS)
       for (const { name } of targets.servers) {
-        const movedAt = this.#servers.get(name)?.movedAt
-        movedAt?.set(signals[3], Math.max(minute, movedAt.get(signals[3]) ?? -Infinity))
+        const activeAt = this.#servers.get(name)?.activeAt
+        activeAt?.set(signals[3], Math.max(minute, activeAt.get(signals[3]) ?? -Infinity))
       }
     }
   }
 
-  #moving({ movedAt }: Watched, minutes: number): readonly Signal[] {
+  #active({ activeAt }: Watched, minutes: number): readonly Signal[] {
     const now = this.#minute()
-    return signals.filter((signal) => (movedAt.get(signal) ?? -Infinity) > now - minutes)
+    return signals.filter((signal) => (activeAt.get(signal) ?? -Infinity) > now - minutes)
   }
 
   #minute(): number {
@@ -166,7 +181,7 @@ export class Signals {
         p95: [],
         retries: [],
         transitions: [],
-        movedAt: new Map(),
+        activeAt: new Map(),
         preceded: new Map(),
         incidents: 0,
         lastIncident: undefined,

@@ -4,7 +4,7 @@ import { wentWrong } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { rejectionsIn } from '../../mesh/record.ts'
 
-/** Minutes of traffic kept. */
+/** The gateway keeps this number of minutes of traffic. */
 export const KEPT_MINUTES = 15
 
 const MINUTE_MS: Millis = 60_000
@@ -14,10 +14,12 @@ export const UNLISTED = 'tools in no list'
 
 /** Most tools with figures of their own, and most tenants or tasks noted in a minute of a tool. */
 const MAX_TOOLS = 1_000
+
+/** Limit for the number of noted tenants, and of noted tasks, in a minute of a tool. */
 const MAX_NAMES = 256
 
 interface Minute {
-  /** Minutes of the monotonic clock. */
+  /** Number of the minute, by the monotonic clock. */
   readonly minute: number
   readonly tally: Tally
   readonly tenants: Set<string>
@@ -28,8 +30,9 @@ interface Minute {
 export interface Recent {
   readonly figures: Figures
   readonly perMinute: number
-  /** Distinct names; `many`: more than the gateway notes. */
+  /** Number of distinct tenants. The gateway notes at most 256 tenants in a minute of a tool. */
   readonly tenants: number
+  /** Number of distinct tasks. The gateway notes at most 256 tasks in a minute of a tool. */
   readonly tasks: number
   /** Span of the figures, in minutes. */
   readonly minutes: number
@@ -83,7 +86,7 @@ export class RecentTraffic {
     if (record.intent !== undefined && last.tasks.size < MAX_NAMES) last.tasks.add(record.intent.id)
   }
 
-  /** Returns the recent calls of matching tools; undefined without calls, because nothing is known then. */
+  /** Returns the recent calls of matching tools; undefined without calls. */
   of(isMeant: (server: string, tool: string) => boolean, minutes = KEPT_MINUTES): Recent | undefined {
     const now = this.#clock.now()
     const from = Math.floor(now / MINUTE_MS) - minutes

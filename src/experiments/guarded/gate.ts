@@ -6,16 +6,16 @@ import { type CallMetric, metricIn } from './claims.ts'
 import type { Figures } from './meter.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** A run ends when a metric of an arm, or the difference of the arms, is above a number for some time. */
+/** A limit on a metric of an arm, or on the difference of the arms. The run ends if the metric stays above the limit. */
 export interface Rule {
   readonly metric: CallMetric
   /** The limit in the unit of the metric: shares in [0, 1], latencies in milliseconds. */
   readonly above: number
   /** `difference`: treatment minus control. */
   readonly of: 'treatment' | 'control' | 'difference'
-  /** How long the limit must be exceeded without a break, in milliseconds. */
+  /** The metric must exceed the limit without a break for this time, in milliseconds. */
   readonly for: Millis
-  /** How the rule was learned, in words; undefined for a rule of the author. */
+  /** The method that computed the limit from the baseline, in words. Undefined: the author set the limit. */
   readonly learned?: string
 }
 
@@ -28,13 +28,13 @@ export interface Measurement {
 }
 
 export interface Breach extends Measurement {
-  /** Time since the rule was first broken, in milliseconds. */
+  /** Time since the metric began to exceed the limit, in milliseconds. */
   readonly forMs: Millis
 }
 
 export interface GateOptions {
   readonly rules: readonly Rule[]
-  /** Minimum number of calls of an arm in a window, below which rules are not judged. */
+  /** Minimum number of calls of an arm in a window. With fewer calls, the gate does not judge the rule. */
   readonly minimum: number
 }
 
@@ -48,13 +48,15 @@ export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): s
 }
 
 /**
- * Watches the rules of a run. A rule is measurable while each of its arms has enough calls in the window. A rule
- * triggers once all measured looks over its time have found the rule broken. A look without a measurement does not
- * favour the treatment: a broken rule stays broken.
+ * Checks the rules of a run. A rule is measurable while each arm of the rule has enough calls in the window. A rule is
+ * broken while the metric exceeds the limit. A rule ends the run once all measurements during `for` found the rule
+ * broken. A check without a measurement changes nothing, so a broken rule stays broken.
  */
 export class Gate {
   readonly #options: GateOptions
+  /** For each broken rule, the time of the first measurement above the limit. */
   readonly #brokenSince = new Map<Rule, Millis>()
+  /** For each rule, the time of the last measurement. */
   readonly #measuredAt = new Map<Rule, Millis>()
   #nearest: Measurement | undefined
 
@@ -67,14 +69,17 @@ export class Gate {
   }
 
   /**
-   * The measurement with the highest share of its limit so far, see `shareOfLimit`; undefined before the first. Leaves
-   * out learned limits, which lie near the usual values anyway, and limits of 0, which have no shares.
+   * The measurement with the highest `shareOfLimit` so far. Undefined before the first measurement. Learned limits do
+   * not count, because learned limits are close to normal values. Limits of 0 do not count, because 0 has no shares.
    */
   get nearest(): Measurement | undefined {
     return this.#nearest
   }
 
-  /** Returns the breach that ends the run; undefined for none. `figures`: of each arm, over the window until now. */
+  /**
+   * Checks all rules. Returns the breach that ends the run, or undefined. `figures`: the figures of each arm in the
+   * window until now.
+   */
   look(now: Millis, figures: Readonly<Record<'control' | 'treatment', Figures>>): Breach | undefined {
     for (const rule of this.#options.rules) {
       const found = this.#measure(rule, figures)
@@ -92,6 +97,7 @@ export class Gate {
     return undefined
   }
 
+  /** Returns the rules without a measurement since a time. */
   unmeasuredSince(then: Millis): readonly Rule[] {
     return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
   }

@@ -1,12 +1,12 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** Call results over some time. Latencies in milliseconds; undefined without calls. */
+/** Call results in a span of time. Latencies in milliseconds; undefined without calls. */
 export interface Figures {
   readonly calls: number
   readonly failed: number
-  /** Calls that have been under way for long; they count only in durations. */
+  /** Calls still under way after a long time. These calls count only in durations. */
   readonly waiting: number
-  /** Calls the gateway never sent. */
+  /** Calls that the gateway rejected and never sent. */
   readonly rejected: number
   readonly attempts: number
   /** Attempts that the gateway rejected, by reason, such as `rate_limited`. */
@@ -22,19 +22,24 @@ export interface Ended {
   readonly isWrong: boolean
   readonly isRejected: boolean
   readonly attempts: number
-  /** The reason of each attempt that the gateway rejected, those behind another outcome included. */
+  /** The reason of each attempt that the gateway rejected, even if a later attempt gave the call another outcome. */
   readonly rejections: readonly string[]
   readonly tookMs: Millis
 }
 
-/** Counts of durations by cell, sparse, in order of the cells. Adding counts merges windows. */
+/** A histogram of durations, without empty cells. A cell is a histogram bucket. The counts of two histograms add up. */
 export type Cells = readonly (readonly [cell: number, count: number])[]
 
+/** Length of a slice of the sliding window, in milliseconds. */
 const SLICE_MS: Millis = 250
 
-/** Ratio of neighbouring cells of durations: quantiles are within 1 % of the truth. */
+/** Ratio of the upper limits of neighbouring cells. Quantiles are within 1 % of the true value. */
 export const GROWTH = 1.02
+
+/** Upper limit of cell 0, in milliseconds. */
 export const LEAST_MS: Millis = 0.1
+
+/** Number of the last cell. */
 const CELLS = 1_200
 
 const cellOf = (ms: Millis): number =>
@@ -42,13 +47,16 @@ const cellOf = (ms: Millis): number =>
 
 const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
 
-/** Sums of calls, with durations in cells of equal relative width: memory is bounded for any number of calls. */
+/** Sums of calls, with a histogram of their durations. The number of cells bounds the memory. */
 export class Tally {
   calls = 0
-  /** Calls that began meanwhile, and retries meanwhile of calls still under way or ended. Only `Meter.take` counts these. */
+  /** Calls begun since the last `take`. Always 0, unless the tally is from `Meter.take`. */
   begun = 0
+  /**
+   * Retries made since the last `take`, by ended calls and by calls under way. 0 unless the tally is from `Meter.take`.
+   */
   retries = 0
-  /** Times so far of calls still under way. */
+  /** Durations so far of the calls still under way. */
   #waiting: Millis[] = []
   #failed = 0
   #rejected = 0
@@ -67,12 +75,12 @@ export class Tally {
     count(this.#cells, cellOf(tookMs))
   }
 
-  /** Adds a call still under way: its duration is unknown, but at least `forMs`. */
+  /** Adds a call still under way. The duration of the call is unknown, but at least `forMs`. */
   addWaiting(forMs: Millis): void {
     this.#waiting.push(forMs)
   }
 
-  /** Adds the ended calls of an earlier tally. This tally already counts the calls that were under way there. */
+  /** Adds the ended calls of an earlier tally. This tally already counts the calls under way in the earlier tally. */
   merge(other: Tally): void {
     this.calls += other.calls
     this.begun += other.begun
@@ -124,10 +132,12 @@ function count<Key>(counts: Map<Key, number>, key: Key, times = 1): void {
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))
 
+/** A call that a meter measures. */
 export class Measured {
   readonly meter: Meter
-  /** `control` or `treatment`; `all` while there are no arms. */
+  /** `control` or `treatment`; `all` without arms. */
   readonly arm: string
+  /** Start of the call. */
   readonly at: Millis
   /** Returns the retries of the call until now. */
   readonly retries: () => number
@@ -140,25 +150,30 @@ export class Measured {
   }
 }
 
+/** Limit for the number of kept trace ids. */
 const MAX_TRACES = 10
 
 /**
- * Call results by arm: over a sliding window in slices of 250 ms, and since the last cut. The span and the calls under
- * way bound its size.
+ * Call results by arm: over a sliding window in slices of 250 ms, and since the last cut. The span of the window and
+ * the number of calls under way bound the memory.
  */
 export class Meter {
   readonly #clock: Pick<Clock, 'now'>
   readonly #spanMs: Millis
   /** The tallies of each arm by slice number, the oldest slice first. */
   readonly #slices = new Map<string, Map<number, Tally>>()
+  /** Calls under way, in order of their start. */
   readonly #underWay = new Set<Measured>()
+  /** Ended calls of each arm since the last `cut`. */
   #since = new Map<string, Tally>()
+  /** Ended calls of each arm since the last `take` or `cut`. */
   #taken = new Map<string, Tally>()
   /** Calls begun in each arm since the last `take`. */
   readonly #begun = new Map<string, number>()
-  /** Retries that the last `take` counted of calls under way. */
+  /** For each call under way, the number of retries counted by `take` and `cut`. */
   readonly #counted = new Map<Measured, number>()
   #lastAt: Millis
+  /** Last end of a call in each arm. */
   readonly #lastOf = new Map<string, Millis>()
   #firstEffectAt: Millis | undefined
   readonly #traces: string[] = []
@@ -170,7 +185,7 @@ export class Meter {
     this.#lastAt = clock.now()
   }
 
-  /** Last end of a call in any arm, or last cut; at first, the start of the meter. */
+  /** Time of the last end of a call, of the last `cut`, or of the meter's creation. */
   get lastAt(): Millis {
     return this.#lastAt
   }
@@ -192,7 +207,7 @@ export class Meter {
     return measured
   }
 
-  /** `ended` undefined: the call does not count, such as a caller's error. */
+  /** `ended`: undefined for a call that does not count, such as a caller's error. */
   end(measured: Measured, ended: Ended | undefined): void {
     const counted = this.#counted.get(measured) ?? 0
     this.#counted.delete(measured)
@@ -226,7 +241,7 @@ export class Meter {
 
   /**
    * Returns the figures of an arm's calls ended within the last `windowMs`, and of calls under way all this time. The
-   * window begins with a slice, so it may be up to a slice longer.
+   * window begins with a whole slice, so the window may be longer by almost a slice.
    */
   over(arm: string, windowMs: Millis): Figures {
     const from = Math.floor((this.#clock.now() - windowMs) / SLICE_MS)
@@ -249,7 +264,7 @@ export class Meter {
 
   /**
    * Returns the tally of an arm's calls ended since the last `take`, with calls under way for `waitingMs` or longer.
-   * Each ended call is taken once.
+   * Each ended call is in one tally.
    */
   take(arm: string, waitingMs: Millis): Tally {
     const taken = tallyIn(this.#taken, arm)
@@ -258,7 +273,10 @@ export class Meter {
     return this.#withWaiting(taken, arm, waitingMs)
   }
 
-  /** Counts the begun calls and the retries of an arm: a call that is retried for seconds ends long after its retries. */
+  /**
+   * Adds the begun calls and the retries of an arm, also for calls under way. A call may end seconds after the retries
+   * of the call.
+   */
   #takeBegun(taken: Tally, arm: string): void {
     taken.begun = this.#begun.get(arm) ?? 0
     this.#begun.delete(arm)
@@ -273,7 +291,7 @@ export class Meter {
   #withWaiting(sum: Tally, arm: string, waitingMs: Millis): Tally {
     const now = this.#clock.now()
     for (const held of this.#underWay) {
-      // The set is in order of start.
+      // All later calls began later.
       if (now - held.at < waitingMs) break
       if (held.arm === arm) sum.addWaiting(now - held.at)
     }

@@ -2,6 +2,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { Tally } from './meter.ts'
 import type { SampledFigures, SampleRow } from './record.ts'
 
+/** Limit for the number of rows. Beyond the limit, two rows become one. */
 const MAX_ROWS = 600
 
 interface Sample {
@@ -53,11 +54,11 @@ function rowOf(
   { atMs, phase, share, injected }: Omit<SampleRow, 'arms'>,
   tallies: Readonly<Record<string, Tally>>,
 ): SampleRow {
-  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally)] as const)
+  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, sampledFiguresOf(tally)] as const)
   return { atMs, phase, share, injected, arms: Object.fromEntries(arms) }
 }
 
-function inShort(tally: Tally): SampledFigures {
+function sampledFiguresOf(tally: Tally): SampledFigures {
   const { calls, failed, rejections, p50, p95 } = tally.figures()
   const { begun, retries } = tally
   return { calls, failed, begun, retries, rejections, p50, p95 }

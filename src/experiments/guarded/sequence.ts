@@ -5,31 +5,35 @@ import { numbered } from '../../units/numbered.ts'
 import type { Figures } from './meter.ts'
 import type { RunRecord, SampledFigures } from './record.ts'
 
-/** A latency sign: p95 above this many times the p95 of the baseline. */
+/** Sign `latency`: the p95 exceeds the p95 of the baseline by this factor. */
 const SLOW = 2
 
-/** A sign of retries: retries per begun call above those of the baseline by more than this number. */
+/** Sign `retries`: the retries per begun call exceed the retries of the baseline by more than this number. */
 const RETRIED = 0.5
 
-/** A sign of errors or of rejections: above the baseline by more than this share of the calls. */
+/**
+ * Signs `errors` and `rejections`: failed calls (or rejected attempts) per ended call exceed the baseline by more than
+ * this number.
+ */
 const SHARE = 0.05
 
-/** A row with fewer calls is no sign. */
+/** Minimum number of calls in a row of samples. A row with fewer calls shows no sign. */
 const LEAST_CALLS = 5
 
-/** The first moment at which something about the treatment changed. */
+/** A sign of trouble in the treatment, and the first time of the sign. */
 export interface Sign {
-  /** Milliseconds since the run began: the end of the row of samples that shows the sign. */
+  /** End of the first row of samples with the sign, in milliseconds since the start of the run. */
   readonly atMs: Millis
   readonly sign: 'faults' | 'latency' | 'retries' | 'rejections' | 'errors' | 'gate'
-  /** The measured value beside the value of the baseline. */
+  /** The measured value and the value of the baseline. */
   readonly what: string
 }
 
 /**
- * Returns the order in which the treatment showed signs of trouble: the first effect of the faults, slow calls,
- * retries, attempts rejected by the gateway itself (by reason), failed calls, and the breach of the gate. Empty without a
- * baseline or without an effect. Signs of the same row stand in this order, because their true order is unknown.
+ * Returns the signs of trouble in the treatment, by time. The first sign is the first effect of the faults, and the
+ * last sign is the breach of the gate. In between: slow calls, retries, attempts rejected by the gateway (for each
+ * reason), and failed calls. Signs of the same row have this order, because the true order is unknown. Empty without a
+ * baseline or without an effect.
  */
 export function sequenceOf(run: RunRecord): readonly Sign[] {
   const { baseline, detection, samples, rollback, breach } = run
@@ -39,40 +43,40 @@ export function sequenceOf(run: RunRecord): readonly Sign[] {
   const rows = samples.flatMap(({ atMs, phase, arms: { treatment } }) =>
     phase === 'stage' && atMs > firstEffectAtMs && treatment !== undefined ? [{ atMs, row: treatment }] : [],
   )
-  const first = (sign: Sign['sign'], says: (row: SampledFigures) => string | undefined): Sign[] => {
+  const first = (sign: Sign['sign'], describe: (row: SampledFigures) => string | undefined): Sign[] => {
     for (const { atMs, row } of rows) {
-      const what = says(row)
+      const what = describe(row)
       if (what !== undefined) return [{ atMs: Math.round(Math.min(atMs, endedMs)), sign, what }]
     }
     return []
   }
-  const firstOfEnded = (sign: Sign['sign'], says: (row: SampledFigures) => string | undefined) =>
-    first(sign, (row) => (row.calls < LEAST_CALLS ? undefined : says(row)))
-  const usual = inCalls(baseline)
-  const retriesBefore = retriesIn(samples)
+  const firstWithEnoughCalls = (sign: Sign['sign'], describe: (row: SampledFigures) => string | undefined) =>
+    first(sign, (row) => (row.calls < LEAST_CALLS ? undefined : describe(row)))
+  const baselineShareOf = sharesIn(baseline)
+  const baselineRetries = retriesPerCallIn(samples)
   const rejectedFor = [...new Set(rows.flatMap(({ row }) => Object.keys(row.rejections)))]
   return [
     { atMs: Math.round(firstEffectAtMs), sign: 'faults' as const, what: `first effect of ${faultsOf(run)}` },
-    ...firstOfEnded('latency', ({ p95 }) =>
+    ...firstWithEnoughCalls('latency', ({ p95 }) =>
       (p95 ?? 0) > SLOW * (baseline.p95 ?? Infinity)
-        ? `p95 was ${roundedDuration(p95!)}, usually ${roundedDuration(baseline.p95!)}`
+        ? `p95 was ${roundedDuration(p95!)}, baseline ${roundedDuration(baseline.p95!)}`
         : undefined,
     ),
     ...first('retries', ({ begun, retries }) =>
-      begun >= LEAST_CALLS && retries / begun > RETRIED + retriesBefore
-        ? `${retries} retries while ${begun} calls began, usually ${twoDigits(retriesBefore)} a call`
+      begun >= LEAST_CALLS && retries / begun > RETRIED + baselineRetries
+        ? `${retries} retries while ${begun} calls began, baseline ${twoDigits(baselineRetries)} a call`
         : undefined,
     ),
     ...rejectedFor.flatMap((reason) =>
-      firstOfEnded('rejections', ({ rejections: { [reason]: rejected = 0 }, calls }) =>
-        rejected / calls > usual(baseline.rejections[reason]) + SHARE
-          ? `the gateway itself rejected ${numbered(rejected, 'attempt')} of ${calls} calls: ${reason}`
+      firstWithEnoughCalls('rejections', ({ rejections: { [reason]: rejected = 0 }, calls }) =>
+        rejected / calls > baselineShareOf(baseline.rejections[reason]) + SHARE
+          ? `the gateway rejected ${numbered(rejected, 'attempt')} (${numbered(calls, 'call')} ended): ${reason}`
           : undefined,
       ),
     ),
-    ...firstOfEnded('errors', ({ failed, calls }) =>
-      failed / calls > usual(baseline.failed) + SHARE
-        ? `${percent(failed / calls)} of the calls failed, usually ${percent(usual(baseline.failed))}`
+    ...firstWithEnoughCalls('errors', ({ failed, calls }) =>
+      failed / calls > baselineShareOf(baseline.failed) + SHARE
+        ? `${percent(failed / calls)} of the calls failed, baseline ${percent(baselineShareOf(baseline.failed))}`
         : undefined,
     ),
     ...(breach === undefined || rollback?.atMs === undefined
@@ -83,13 +87,14 @@ export function sequenceOf(run: RunRecord): readonly Sign[] {
   ].sort((a, b) => a.atMs - b.atMs)
 }
 
-const inCalls =
+/** Returns a function that divides a count by the calls of the figures. */
+const sharesIn =
   ({ calls }: Figures) =>
   (count = 0) =>
     count / calls
 
 /** Returns the retries per begun call in the baseline. */
-function retriesIn(samples: RunRecord['samples']): number {
+function retriesPerCallIn(samples: RunRecord['samples']): number {
   const rows = samples.flatMap(({ phase, arms: { all } }) =>
     phase === 'baseline' && all !== undefined ? [all] : [],
   )

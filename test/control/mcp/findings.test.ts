@@ -132,7 +132,7 @@ test('a reason names each difference between the simulation and the spec', async
   const { suggestions } = await findingsIn(operationsOf([report], { perMinute: 0 }), undefined)
   assert.match(
     suggestions[0]!.reason,
-    /; simulated under other policies than the default set here; simulated in a span of time, and the spec hits during the whole stage; no recent traffic$/,
+    /; simulated under other policies than the default set here; the simulation limited the faults to a time window; the spec injects during the whole stage; no recent traffic$/,
   )
   const spec = experimentSpec.parse(suggestions[0]!.spec)
   assert.deepEqual(spec.faults[0]!.when, { burst: { meanLength: 4, per: 'call', slot: 1_000 } })

@@ -93,7 +93,7 @@ test('a script plays the whole cycle, up to a diff with its replay and its compa
   assert.equal(code, 0, text)
   for (const part of [
     /^# Cycle: pool-cut on memory$/m,
-    /^## 1\. Hypothesis\n\nWith a tenth of the pool/m,
+    /^## 1\. Hypothesis\n\nWith 2 instead of 20 slots/m,
     /^## 2\. Plan\n\nDo retries help or harm/m,
     /^- run \S+: aborted: error_ratio of treatment was /m,
     /^- approved by alice, proved by key$/m,
@@ -131,7 +131,7 @@ test('a script without a change plays a whole experiment, and prints JSON', asyn
   }
   assert.deepEqual(Object.keys(played.steps), ['hypothesis', 'plan', 'run', 'analysis'])
   assert.equal(played.steps.analysis!.answers.get_run!.data.state, 'completed')
-  assert.match(played.steps.plan!.prompt, /Make an experiment on memory for this hypothesis: With a tenth/)
+  assert.match(played.steps.plan!.prompt, /Make an experiment on memory for this hypothesis: With 2 instead/)
   assert.equal(played.change, undefined)
 })
 

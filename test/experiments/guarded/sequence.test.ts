@@ -40,14 +40,14 @@ test('the order of signs tells a cause from its consequences', () => {
   ])
   assert.deepEqual(sequenceOf(run), [
     { atMs: 500, sign: 'faults', what: 'first effect of pool (pool.exhaust)' },
-    { atMs: 2_000, sign: 'latency', what: 'p95 was 300ms, usually 20ms' },
-    { atMs: 3_000, sign: 'retries', what: '40 retries while 20 calls began, usually 0 a call' },
+    { atMs: 2_000, sign: 'latency', what: 'p95 was 300ms, baseline 20ms' },
+    { atMs: 3_000, sign: 'retries', what: '40 retries while 20 calls began, baseline 0 a call' },
     {
       atMs: 4_000,
       sign: 'rejections',
-      what: 'the gateway itself rejected 8 attempts of 20 calls: rate_limited',
+      what: 'the gateway rejected 8 attempts (20 calls ended): rate_limited',
     },
-    { atMs: 5_000, sign: 'errors', what: '60% of the calls failed, usually 0%' },
+    { atMs: 5_000, sign: 'errors', what: '60% of the calls failed, baseline 0%' },
   ])
 })
 
