@@ -67,6 +67,22 @@ export function replayMarkdown(report: ReplayReport): string {
   ].join('\n\n')
 }
 
+/** Figures named by `differencesInWords`. */
+const inShort: readonly Figure[] = ['tcsr', 'p95', 'attempts']
+
+/** Returns the main differences between the two policies in one line; undefined for a replay of one. */
+export function differencesInWords({ difference }: ReplayReport): string | undefined {
+  if (difference === undefined) return undefined
+  const rejections = Object.entries(difference.rejections).filter(([, { estimate }]) => estimate !== 0)
+  return [
+    ...inShort.map((figure) => {
+      const { name, unit } = figures[figure]
+      return `${name} ${differenceCell(difference.figures[figure], unit)}`
+    }),
+    ...rejections.map(([reason, interval]) => `rejected by ${reason} ${differenceCell(interval, 'points')}`),
+  ].join(', ')
+}
+
 type Unit = (typeof figures)[Figure]['unit']
 
 const list = (lines: readonly string[]) => lines.map((line) => `- ${markdownLine(line)}`).join('\n')

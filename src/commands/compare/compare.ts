@@ -18,7 +18,16 @@ import { Agents } from '../../load/agents.ts'
 import { anything, ask, Decisions, samplesIn } from './evidence.ts'
 import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './faults.ts'
 import { playTwins, prefixOf, type Side, type Twins } from '../../load/twins.ts'
-import { demoOrigin, openOwn, openRunning, type Origin, originAt, type Sets, type Venue } from './venue.ts'
+import {
+  checkOwn,
+  demoOrigin,
+  openOwn,
+  openRunning,
+  type Origin,
+  originAt,
+  type Sets,
+  type Venue,
+} from './venue.ts'
 import {
   exposedName,
   readWorkload,
@@ -168,6 +177,24 @@ export async function compareOn(own: OwnComparison, parts: Preparing): Promise<P
   return play(await prepare(given, parts), given, parts.stop, parts.out)
 }
 
+/** Checks what can be checked of a comparison without starting a server. Rejects with an `UnusableInput`. */
+export async function checkComparison(own: OwnComparison, env: Env): Promise<void> {
+  const { origin, both: sets, tasks } = own
+  const { plan } = await filesOf(own, env)
+  if (plan !== undefined) demandFaults('staging', env)
+  checkOwn(origin, { sets, tasks, withFaults: plan !== undefined })
+}
+
+/** Reads workload and plan of faults. Rejects with an `UnusableInput`. */
+async function filesOf(
+  { workload: file, plan }: { readonly workload: string; readonly plan: string | undefined },
+  env: Env,
+) {
+  const read = await readWorkload(file)
+  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
+  return { read, plan: plan === undefined ? undefined : await planAt(plan, env) }
+}
+
 /** All parts of a run, checked before the first task. */
 interface Scene {
   readonly workload: Workload
@@ -186,11 +213,11 @@ export interface Preparing {
 async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Scene> {
   const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined
-  const file = given.workload ?? shippedAt('orders.yaml')
-  const read = await readWorkload(file)
-  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
-  const planFile = given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined)
-  const plan = planFile === undefined ? undefined : await planAt(planFile, env)
+  const files = {
+    workload: given.workload ?? shippedAt('orders.yaml'),
+    plan: given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined),
+  }
+  const { read, plan } = await filesOf(files, env)
   let venue: Venue
   if (control !== undefined)
     venue = await openRunning({ control, data, token, sets, tasks, closing, stop }, env)

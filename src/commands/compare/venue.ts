@@ -14,7 +14,7 @@ import { suggest } from '../../units/suggest.ts'
 import { unusable, UnusableInput } from '../shared/arguments.ts'
 import { type Control, controlAt } from '../shared/control.ts'
 import type { Closing } from '../shared/signals.ts'
-import { openStage, type Stage } from '../shared/stage.ts'
+import { openStage, type Stage, stagedConfig } from '../shared/stage.ts'
 import { startShop } from '../../load/shop/shop.ts'
 import { otherGateway } from '../same-gateway.ts'
 import { toolsAt } from '../../load/client.ts'
@@ -95,8 +95,30 @@ export interface OwnOptions {
  * Starts a gateway for a run, with a config's servers and policies, and an experiment. Arms no faults. Rejects with an
  * `UnusableInput`.
  */
-export async function openOwn({ name, config }: Origin, options: OwnOptions): Promise<Venue> {
-  const { sets, tasks, withFaults, stop } = options
+export async function openOwn(origin: Origin, options: OwnOptions): Promise<Venue> {
+  const { config, arms } = ownConfig(origin, options)
+  const { stop } = options
+  const stage = await openStage(config, { name: origin.name, ...options })
+  return {
+    ...stage,
+    experiment: NAME,
+    arms,
+    tools: await knownTools(stage.url, stage.control, stop),
+    // Does nothing: the experiment of this config starts with the gateway.
+    begin: () => Promise.resolve(),
+  }
+}
+
+/** Checks what can be checked of `openOwn` without starting a server. Throws an `UnusableInput`. */
+export function checkOwn(origin: Origin, options: Pick<OwnOptions, 'sets' | 'tasks' | 'withFaults'>): void {
+  stagedConfig(ownConfig(origin, options).config, origin.name)
+}
+
+/** Returns the config with an experiment for the two sets. Throws an `UnusableInput` for an unknown set. */
+function ownConfig(
+  { name, config }: Origin,
+  { sets, tasks, withFaults }: Pick<OwnOptions, 'sets' | 'tasks' | 'withFaults'>,
+): { readonly config: Config; readonly arms: Arms } {
   checkSets(sets, Object.keys(config.policies.sets), name)
   const armOf = (set: string) => set.slice(0, 40)
   const control = armOf(sets.control)
@@ -111,15 +133,7 @@ export async function openOwn({ name, config }: Origin, options: OwnOptions): Pr
     minimumUnits: Math.max(10, minimumFor(tasks)),
     maxDuration: LONGEST_MS,
   })
-  const stage = await openStage(composed(config, experiment, withFaults), { name, ...options })
-  return {
-    ...stage,
-    experiment: NAME,
-    arms: { control, treatment },
-    tools: await knownTools(stage.url, stage.control, stop),
-    // Does nothing: the experiment of this config starts with the gateway.
-    begin: () => Promise.resolve(),
-  }
+  return { config: composed(config, experiment, withFaults), arms: { control, treatment } }
 }
 
 const composed = (config: Config, experiment: Experiment, withFaults: boolean): Config => ({

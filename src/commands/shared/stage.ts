@@ -56,6 +56,18 @@ export interface StageOptions {
 }
 
 /**
+ * Returns a config for a gateway on loopback with its own ports and token, without files and without a control MCP
+ * server. Throws an `UnusableInput` for a config that breaks rules.
+ */
+export function stagedConfig(config: Config, name: string, controlToken = newControlToken()): Config {
+  const { stateDir: _, controlMcp: __, ...block } = config.gateway
+  const ports = { listen: '127.0.0.1:0', control: '127.0.0.1:0', controlToken, drain: 1_000 }
+  const own = { ...config, gateway: { ...block, ...ports } }
+  demandRules(own, ({ path, message }) => `${name}  ${formatPath(path)}  ${message}`)
+  return own
+}
+
+/**
  * Starts a gateway on loopback with its own ports and token, without files, log or telemetry. Resolves when the servers
  * are up; rejects with an `UnusableInput`.
  */
@@ -63,11 +75,8 @@ export async function openStage(
   config: Config,
   { name, env, closing, stop = never }: StageOptions,
 ): Promise<Stage> {
-  const { stateDir: _, ...block } = config.gateway
   const token = newControlToken()
-  const ports = { listen: '127.0.0.1:0', control: '127.0.0.1:0', controlToken: token, drain: 1_000 }
-  const own = { ...config, gateway: { ...block, ...ports } }
-  demandRules(own, ({ path, message }) => `${name}  ${formatPath(path)}  ${message}`)
+  const own = stagedConfig(config, name, token)
   const variables = { ...env, OTEL_SDK_DISABLED: 'true' }
   const gateway = await startOwn({ config: own, path: name, env: variables, log: createLog('silent') })
   closing.push(() => gateway.close())

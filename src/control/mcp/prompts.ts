@@ -7,8 +7,8 @@ interface Definition {
   text(given: Readonly<Record<string, string>>): string
 }
 
-/** Longest value of an argument, in characters. */
-const LONGEST = 200
+/** Longest value of an argument, in characters: the longest hypothesis in a script of `breakwater replay-cycle`. */
+const LONGEST = 500
 
 /** The steps of a full cycle, in order: from a hypothesis to a change of policies that a person applies. */
 const prompts: Readonly<Record<string, Definition>> = {

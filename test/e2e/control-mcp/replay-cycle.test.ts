@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parse, stringify } from 'yaml'
 import { main as ownMain } from '../../support/main.ts'
@@ -17,16 +17,26 @@ const drills = parse(await readFile('config/drills.yaml', 'utf8')) as Json & {
   gateway: Json
   mcpServers: GatewayParts['servers']
 }
+/** The config of the gateway as a file: with a control MCP server, which a comparison must not start. */
+let config: string
+
 const shipped = parse(await readFile('config/cycles/pool-cut.yaml', 'utf8')) as Json & { change: Json }
 
 before(async () => {
   folder = await newFolder()
+  config = join(folder, 'drills.yaml')
+  const controlMcp = controlMcpOf([alice], { plans: resolve('config/experiments') })
+  const text = await readFile('config/drills.yaml', 'utf8')
+  await writeFile(
+    config,
+    text.replace(/^gateway:$/m, `gateway:\n  controlMcp: ${JSON.stringify(controlMcp)}`),
+  )
   gateway = await Gateway.start({
     servers: { memory: drills.mcpServers.memory! },
     gateway: {
       ...drills.gateway,
       stateDir: join(folder, 'state'),
-      controlMcp: controlMcpOf([alice], { plans: 'config/experiments' }),
+      controlMcp,
     },
     policies: drills.policies as Json,
     chaos: drills.chaos as Json,
@@ -42,7 +52,7 @@ async function play(script: Json, args: readonly string[] = [], token = tokens.w
   const file = join(folder, 'cycle.yaml')
   await writeFile(file, stringify(script))
   const env = { XDG_RUNTIME_DIR: folder, BREAKWATER_MCP_TOKEN: token }
-  const url = ['--url', urlOf(gateway), '--config', 'config/drills.yaml']
+  const url = ['--url', urlOf(gateway), '--config', config]
   return new Program([ownMain, 'replay-cycle', file, ...url, ...args], { env })
 }
 
@@ -87,7 +97,7 @@ async function refused(given: Json, token?: string): Promise<string> {
 const ledger = async () => readFile(join(folder, 'state', 'approvals.jsonl'), 'utf8')
 
 test('a script plays the whole cycle, up to a diff with its replay and its comparison', async () => {
-  const before = await readFile('config/drills.yaml', 'utf8')
+  const before = await readFile(config, 'utf8')
   const { code, lines } = await approvedPlay(script())
   const text = lines.join('\n')
   assert.equal(code, 0, text)
@@ -99,8 +109,11 @@ test('a script plays the whole cycle, up to a diff with its replay and its compa
     /^- approved by alice, proved by key$/m,
     /^\| before \| error_ratio < 1% \| 0% \| yes \|$/m,
     /^\| \S+ \| retries \| \d+ retries while \d+ calls began/m,
+    /^\| time \| sign \| value in the treatment \|$/m,
+    /^- expected by the author: outcome completed, errorRatio 2%$/m,
+    /^- expected effect: Fewer than 2 attempts .*; the replay found: calls that went well \(TCSR\) .*attempts per call /m,
     /^\| outcome \| completed \| aborted \| no \|$/m,
-    /^A person decides, and applies the diff to config\/drills\.yaml\.$/m,
+    /^A person decides, and applies the diff to \S+drills\.yaml\.$/m,
     /^```diff\n--- a\/config\/drills\.yaml$/m,
     /^\+ {8}maxRetries: 2$/m,
     /^### Replay of \d+ recorded calls$/m,
@@ -109,10 +122,10 @@ test('a script plays the whole cycle, up to a diff with its replay and its compa
     /^\| retry\.maxRetries \| 10 \| 2 \|$/m,
   ])
     assert.match(text, part)
-  assert.equal(await readFile('config/drills.yaml', 'utf8'), before, 'a person applies the diff')
+  assert.equal(await readFile(config, 'utf8'), before, 'a person applies the diff')
 })
 
-test('a script without a change plays a whole experiment, and prints JSON', async () => {
+test('a script plays a whole experiment, and the report outlives a comparison that fails', async () => {
   const plan = parse(await readFile('config/experiments/pool-cut.yaml', 'utf8')) as Json
   const spec = {
     ...plan,
@@ -122,17 +135,27 @@ test('a script without a change plays a whole experiment, and prints JSON', asyn
     stages: [{ share: '50%', duration: '3s' }],
     baseline: { duration: '2s' },
   }
-  const { change: _, plan: __, expect: ___, ...rest } = shipped
-  const { code, lines } = await approvedPlay({ ...rest, spec }, ['--json'])
-  assert.equal(code, 0, lines.join('\n'))
+  const { plan: _, expect: __, ...rest } = script({ recording: join(folder, 'none.jsonl') })
+  const workload = join(folder, 'workload.yaml')
+  await writeFile(
+    workload,
+    stringify({
+      name: 'other',
+      tasks: [{ name: 'read', steps: [{ server: 'memory', tool: 'no_such_tool' }] }],
+    }),
+  )
+  const change = { ...(rest.change as Json), compare: { workload, tasks: 10 } }
+  const { code, lines } = await approvedPlay({ ...rest, spec, change }, ['--json'])
+  assert.equal(code, 1, lines.join('\n'))
   const played = JSON.parse(lines.join('\n')) as {
-    change?: unknown
+    change: Record<'replay' | 'comparison', { missing: string }>
     steps: Record<string, { prompt: string; answers: Record<string, { data: Json }> }>
   }
   assert.deepEqual(Object.keys(played.steps), ['hypothesis', 'plan', 'run', 'analysis'])
   assert.equal(played.steps.analysis!.answers.get_run!.data.state, 'completed')
   assert.match(played.steps.plan!.prompt, /Make an experiment on memory for this hypothesis: With 2 instead/)
-  assert.equal(played.change, undefined)
+  assert.match(played.change.comparison.missing, /memory has no tool "no_such_tool"/)
+  assert.match(played.change.replay.missing, /none\.jsonl/)
 })
 
 test('a diff that no person could apply is refused before anything is proposed', async () => {
@@ -141,7 +164,7 @@ test('a diff that no person could apply is refused before anything is proposed',
   const { diff } = shipped.change as { diff: string }
   assert.match(
     await withDiff(diff.replace('maxRetries: 10', 'maxRetries: 9')),
-    /does not fit config\/drills\.yaml/,
+    /does not fit \S+drills\.yaml/,
   )
   assert.match(
     await withDiff(diff.replace('+        maxRetries: 2', '+        maxRetries: many')),
@@ -159,11 +182,27 @@ test('a diff that no person could apply is refused before anything is proposed',
   assert.equal(await ledger(), proposed)
 })
 
+test('a comparison that cannot be played is refused before anything is proposed', async () => {
+  const proposed = await ledger()
+  const workload = join(process.cwd(), 'config/workloads/graph-reads.yaml')
+  const nowhere = join(folder, 'nowhere.yaml')
+  assert.match(
+    await refused(script({ compare: { workload: nowhere } })),
+    /nowhere\.yaml cannot be read: no such file/,
+  )
+  assert.match(
+    await refused(script({ compare: { workload, faults: nowhere } })),
+    /nowhere\.yaml cannot be read: no such file/,
+  )
+  assert.match(await refused(script({ compare: { workload, faults: workload } })), /graph-reads\.yaml/)
+  assert.equal(await ledger(), proposed)
+})
+
 test('a script or credential that cannot be used is told in one sentence', async () => {
   assert.match(await refused({ ...script(), server: 'nowhere' }), /the gateway has no server nowhere/)
   assert.match(await refused({ ...script(), plan: 'nothing' }), /there is no plan nothing \(not_found\)/)
   assert.match(await refused({ ...script(), spec: {} }), /expected either "plan" .* or "spec"/)
-  assert.match(await refused({ ...script(), hypothesis: undefined }), /hypothesis/)
+  assert.match(await refused({ ...script(), hypothesis: undefined }), /hypothesis {2}missing; expected text/)
   assert.match(await refused(script(), tokens.reader), /read-only/)
   assert.match(await refused(script(), 'no-token'), /does not know the token/)
 })

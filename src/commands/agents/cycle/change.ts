@@ -13,7 +13,7 @@ import { DEFAULT_SET } from '../../../mesh/settings.ts'
 import { RecordingError } from '../../../sim/recording.ts'
 import type { ReplayReport } from '../../../sim/replay-text.ts'
 import { type Output, UnusableInput } from '../../shared/arguments.ts'
-import { compareOn, type Preparing } from '../../compare/compare.ts'
+import { checkComparison, compareOn, type OwnComparison, type Preparing } from '../../compare/compare.ts'
 import { replayUnder } from '../../compare/sim/replay.ts'
 import type { Cycle } from './file.ts'
 
@@ -33,6 +33,8 @@ export interface Proposed {
 /** Evidence that is missing, and why. */
 export interface Missing {
   readonly missing: string
+  /** True when gathering the evidence failed. */
+  readonly isFailure?: true
 }
 
 /** The policies before and after the change. */
@@ -63,7 +65,14 @@ export async function readChange(file: string, { diff }: Change, env: Env): Prom
   return { file, config, before, after, diff: own.slice(own.indexOf('--- ')) }
 }
 
-/** Gathers the evidence: a replay of recorded traffic, and a comparison. Rejects with an `UnusableInput`. */
+/** Checks what can be checked of the comparison before the run. Rejects with an `UnusableInput`. */
+export async function checkEvidence(both: Both, { compare }: Change, env: Env): Promise<void> {
+  const twins = twinsOf(both)
+  if (compare === undefined || 'missing' in twins) return
+  await checkComparison(comparisonWith(compare, twins, both), env)
+}
+
+/** Gathers the evidence: a replay of recorded traffic, and a comparison. A failure is a `Missing`. */
 export async function withEvidence(both: Both, change: Change, parts: Preparing): Promise<Proposed> {
   const { effect, harm, compare } = change
   const twins = twinsOf(both)
@@ -71,10 +80,13 @@ export async function withEvidence(both: Both, change: Change, parts: Preparing)
   const replay: ReplayReport | Missing =
     recording === undefined
       ? { missing: 'neither the script nor telemetry.recording.file of the config names a recording' }
-      : await replayOf(recording, twins.set, both, parts.out)
-  const comparison = await comparisonOf(compare, twins, both, parts)
+      : await replayOf(recording, twins.set, both, parts.out).catch(failed)
+  const comparison = await comparisonOf(compare, twins, both, parts).catch(failed)
   return { config: both.file, diff: both.diff, effect, harm, replay, comparison }
 }
+
+/** The report of the run must not get lost with its evidence. */
+const failed = ({ message }: Error): Missing => ({ missing: message, isFailure: true })
 
 /** Lines of a diff: programs differ in how they read other lines, such as renames. */
 const DIFF_LINE = /^([ +-].*|@@ .*|\\ .*)?$/
@@ -166,15 +178,21 @@ async function replayOf(
 async function comparisonOf(
   compare: Change['compare'],
   twins: Twins,
-  { file, config }: Both,
+  both: Both,
   parts: Preparing,
 ): Promise<PairedReport | Missing> {
   if (compare === undefined) return { missing: 'the script has no "compare", so no comparison was run' }
   if ('missing' in twins) return { missing: twins.missing }
-  const { workload, faults: plan, tasks, seed } = compare
-  const { policies, sets: both } = twins
+  return compareOn(comparisonWith(compare, twins, both), parts)
+}
+
+function comparisonWith(
+  { workload, faults: plan, tasks, seed }: NonNullable<Change['compare']>,
+  { policies, sets: both }: Exclude<Twins, Missing>,
+  { file, config }: Both,
+): OwnComparison {
   const origin = { name: file, config: { ...config, policies } }
-  return compareOn({ origin, both, workload, plan, tasks, seed }, parts)
+  return { origin, both, workload, plan, tasks, seed }
 }
 
 /** Returns the keys whose values differ, in order of the names. */

@@ -1,7 +1,6 @@
 import { dirname, resolve } from 'node:path'
-import { parse } from 'yaml'
 import { z } from 'zod'
-import { readText } from '../../../config/files/read-text.ts'
+import { readBy } from '../../../load/workload.ts'
 import { UnusableInput } from '../../shared/arguments.ts'
 
 const text = (max: number) => z.string().trim().min(1).max(max)
@@ -43,24 +42,9 @@ export type Cycle = z.output<typeof cycle>
 
 /** Reads a script; paths in it are relative to its folder. Rejects with an `UnusableInput`. */
 export async function readCycle(path: string): Promise<Cycle> {
-  const read = await readText(path)
-  if ('problem' in read) throw new UnusableInput(`${path} ${read.problem}`)
-  let value: unknown
-  try {
-    value = parse(read.text)
-  } catch (error) {
-    throw new UnusableInput(`${path} is not YAML: ${(error as Error).message.split('\n')[0]}`)
-  }
-  const found = cycle.safeParse(value)
-  if (!found.success)
-    throw new UnusableInput(
-      found.error.issues
-        .map(({ path: at, message }) =>
-          [path, at.join('.'), message].filter((part) => part !== '').join('  '),
-        )
-        .join('\n'),
-    )
-  const { change: changed, ...rest } = found.data
+  const read = await readBy(path, () => cycle)
+  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
+  const { change: changed, ...rest } = read.value
   if (changed === undefined) return rest
   const absolute = (name: string) => resolve(dirname(path), name)
   const { recording, compare } = changed

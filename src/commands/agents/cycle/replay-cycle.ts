@@ -4,7 +4,7 @@ import { optionLines, type Output, runCommand, UnusableInput } from '../../share
 import { endingInOrder } from '../../shared/signals.ts'
 import { configNames, findConfig } from '../../run/find-config.ts'
 import { controlMcpAt, controlMcpUrl } from '../control-client.ts'
-import { readChange, withEvidence } from './change.ts'
+import { checkEvidence, type Proposed, readChange, withEvidence } from './change.ts'
 import { readCycle } from './file.ts'
 import { playSteps } from './steps.ts'
 import { cycleMarkdown } from './text.ts'
@@ -33,8 +33,8 @@ const usage = `breakwater replay-cycle FILE [--config FILE]
 
 ${optionLines(options)}
 
-  Exit codes: 0 when the cycle was played to its end, also when the gate ended the run; 1 when it could not be played;
-  2 for wrong arguments.`
+  Exit codes: 0 when the cycle was played to its end, also when the gate ended the run; 1 when it could not be played,
+  or when gathering the replay or the comparison failed; 2 for wrong arguments.`
 
 /** `breakwater replay-cycle`: prints the cycle as a report. */
 export function replayCycle(args: readonly string[], out: Output, env: Env): Promise<number> {
@@ -43,18 +43,26 @@ export function replayCycle(args: readonly string[], out: Output, env: Env): Pro
     endingInOrder(async (stop, closing) => {
       const cycle = await readCycle(file)
       const { change: wanted } = cycle
-      // A diff that does not fit is found before anything is injected.
+      // A diff that does not fit, and files that cannot be used, are found before anything is proposed.
       const both = wanted && (await readChange(await configFor(config), wanted, env))
+      if (both !== undefined) await checkEvidence(both, wanted!, env)
       const client = await controlMcpAt(url, env)
       closing.push(() => client.close())
       const steps = await playSteps(cycle, { client, clock: systemClock, stop, out, patienceMs: wait })
       const change = both && (await withEvidence(both, wanted, { closing, stop, out, env }))
       const played = { cycle, steps, change }
       out.stdout(json ? JSON.stringify(played, undefined, 2) : cycleMarkdown(played))
-      return 0
+      const failures = change === undefined ? [] : failuresIn(change)
+      for (const line of failures) out.stderr(`breakwater: ${line}`)
+      return failures.length === 0 ? 0 : 1
     }),
   )
 }
+
+const failuresIn = ({ replay, comparison }: Proposed): string[] =>
+  Object.entries({ replay, comparison }).flatMap(([of, evidence]) =>
+    'missing' in evidence && evidence.isFailure === true ? [`no ${of}: ${evidence.missing}`] : [],
+  )
 
 async function configFor(given: string | undefined): Promise<string> {
   const found = given ?? (await findConfig(process.cwd()))

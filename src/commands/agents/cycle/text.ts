@@ -1,6 +1,6 @@
 import { type Block, markdownBlock, markdownLine } from '../../../experiments/blocks.ts'
 import { pairedMarkdown } from '../../../experiments/paired-text.ts'
-import { replayMarkdown } from '../../../sim/replay-text.ts'
+import { differencesInWords, type ReplayReport, replayMarkdown } from '../../../sim/replay-text.ts'
 import { roundedDuration } from '../../../units/duration.ts'
 import type { Missing, Proposed } from './change.ts'
 import type { Cycle } from './file.ts'
@@ -51,8 +51,20 @@ export function cycleMarkdown({ cycle, steps, change }: Played): string {
 
 const section = (title: string, blocks: readonly Block[]) => [`## ${title}`, ...blocks.map(markdownBlock)]
 
-const inWords = (value: unknown): string =>
-  typeof value === 'string' ? value : value === undefined ? 'unknown' : JSON.stringify(value)
+/** Returns a value of an answer in words: `errorRatio 0.5, interval 0.4 to 0.6`. */
+function inWords(value: unknown): string {
+  if (value === undefined || value === null) return 'unknown'
+  if (Array.isArray(value)) return value.map(inWords).join(' to ')
+  if (typeof value === 'string') return value
+  if (typeof value !== 'object') return JSON.stringify(value)
+  return Object.entries(value)
+    .map(([name, held]) =>
+      name.endsWith('Ms') && typeof held === 'number'
+        ? `${name.slice(0, -2)} ${roundedDuration(held)}`
+        : `${name} ${inWords(held)}`,
+    )
+    .join(', ')
+}
 
 function figuresOf({ hypothesis: { answers } }: Steps, server: string): Block[] {
   const rows = answers.list_servers!.data.rows as Record<string, unknown>[]
@@ -114,7 +126,7 @@ function analysisOf({ injected, before, after, sequence, estimateRows }: Summary
       ? 'The run proves nothing: no fault was injected.'
       : `The run injected ${injected} faults.`,
     ...table(['when', 'claim', 'found', 'holds'], claims),
-    ...table(['after', 'sign', 'of the treatment'], signs),
+    ...table(['time', 'sign', 'value in the treatment'], signs),
     estimateRows.length === 0
       ? 'The author gave no estimates.'
       : `Estimates: ${right} of ${estimateRows.length} right.`,
@@ -133,11 +145,17 @@ function changeOf(change: Proposed | undefined): string[] {
   const { config, diff, effect, harm, replay, comparison } = change
   return [
     `A person decides, and applies the diff to ${markdownLine(config)}.`,
-    markdownBlock({ list: [`expected effect: ${effect}`, `does harm under: ${harm}`] }),
+    markdownBlock({ list: [`expected effect: ${effect}${replayed(replay)}`, `does harm under: ${harm}`] }),
     fenced(diff.trimEnd()),
     isMissing(replay) ? missing('replay', replay) : nested(replayMarkdown(replay)),
     isMissing(comparison) ? missing('comparison', comparison) : nested(pairedMarkdown(comparison)),
   ]
+}
+
+/** Returns the difference that the replay found, to stand beside the expected effect. */
+function replayed(replay: ReplayReport | Missing): string {
+  const words = isMissing(replay) ? undefined : differencesInWords(replay)
+  return words === undefined ? '' : `; the replay found: ${words}`
 }
 
 /** Returns a text in a fence longer than any run of backticks in the text. */
