@@ -6,7 +6,9 @@ import { folder } from './files.ts'
 
 test('relative paths begin at the folder of the config, and absolute paths stay', async (t) => {
   const text = `
-    gateway: { stateDir: state }
+    gateway:
+      stateDir: state
+      controlMcp: { plans: ./plans, tokens: [{ name: a, sha256: ${'a'.repeat(64)} }] }
     mcpServers: { a: { url: 'https://a/', tls: { ca: certificates/ca.pem, cert: /own/cert.pem, key: ../key.pem } } }
     chaos: { killFile: kill, journal: { file: ./log/chaos.jsonl } }`
   const path = await folder(t, { 'gw.yaml': text })
@@ -14,6 +16,7 @@ test('relative paths begin at the folder of the config, and absolute paths stay'
   assert.ok(loaded.ok)
   const { gateway, chaos, mcpServers } = loaded.config
   assert.equal(gateway.stateDir, join(path, 'state'))
+  assert.equal(gateway.controlMcp?.plans, join(path, 'plans'))
   assert.equal(chaos.killFile, join(path, 'kill'))
   assert.equal(chaos.journal.file, join(path, 'log', 'chaos.jsonl'))
   const { a } = mcpServers

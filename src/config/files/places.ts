@@ -135,9 +135,14 @@ export function withAbsolutePaths(config: Config, folder: string): Config {
     ]
   })
   const { gateway, chaos, telemetry } = config
+  const { controlMcp } = gateway
   return {
     ...config,
-    gateway: { ...gateway, ...from(gateway, 'stateDir') },
+    gateway: {
+      ...gateway,
+      ...from(gateway, 'stateDir'),
+      ...(controlMcp !== undefined && { controlMcp: { ...controlMcp, ...from(controlMcp, 'plans') } }),
+    },
     mcpServers: Object.fromEntries(servers),
     chaos: {
       ...chaos,

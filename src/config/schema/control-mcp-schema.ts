@@ -76,7 +76,7 @@ export const controlMcp = z
       .min(1)
       .optional()
       .describe(
-        'Folder with experiments that agents may read and propose, and with reports of `breakwater search --json` (files `.json`) for suggestions.',
+        'Folder with experiments that agents may read and propose, and with reports of `breakwater search --json` (files `.json`) for suggestions. Relative to the folder of the config.',
       ),
   })
   .superRefine(({ tokens, trust }, context) => {

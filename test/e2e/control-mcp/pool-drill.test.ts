@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parse } from 'yaml'
 import { cleanUp, Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
@@ -21,7 +21,7 @@ before(async () => {
     gateway: {
       ...drills.gateway,
       stateDir: join(state, 'state'),
-      controlMcp: controlMcpOf([alice], { plans: 'config/experiments' }),
+      controlMcp: controlMcpOf([alice], { plans: resolve('config/experiments') }),
     },
     policies: drills.policies as Json,
     chaos: drills.chaos as Json,
