@@ -24,6 +24,9 @@ const MAX_FINDINGS = 100
 /** Minimum limit of the gate on the error ratio. The gate only prevents harm, and the hypothesis has the objective. */
 const LEAST_LIMIT = 0.05
 
+/** A refusal because a fault cannot act at the targets, whatever else happens there. */
+const ABOUT_FAULTS = /^faults[[:]/
+
 export interface Findings {
   /** Suggestions from findings of searches, the smallest violation first. */
   readonly suggestions: readonly Suggestion[]
@@ -45,15 +48,20 @@ export async function findingsIn(operations: Operations, only: string | undefine
     .sort((a, b) => a.finding.excess - b.finding.excess)
   for (const { finding, report } of all.slice(0, MAX_FINDINGS)) {
     const servers = serversFor(finding, report, operations)
-    const [server] = only === undefined ? servers : servers.filter((name) => name === only)
-    if (servers.length === 0) unfit++
-    if (server === undefined) continue
+    const asked = only === undefined ? servers : servers.filter((name) => name === only)
+    if (servers.length > 0 && asked.length === 0) continue
+    const suggestion = asked
+      .map((server) => suggestionOf(finding, report, server, operations))
+      .find((one) => one !== undefined)
+    if (suggestion === undefined) {
+      unfit++
+      continue
+    }
+    const { server } = suggestion
     const isProven = proven.some(
       (run) => run.servers.includes(server) && finding.faults.every(({ type }) => run.faults.includes(type)),
     )
-    const suggestion = suggestionOf(finding, report, server, operations)
-    if (suggestion === undefined) unfit++
-    else if (!isProven) suggestions.push(suggestion)
+    if (!isProven) suggestions.push(suggestion)
   }
   return { suggestions, unfit }
 }
@@ -78,12 +86,12 @@ function serversFor(
     .sort((a, b) => paceOf(b) - paceOf(a))
 }
 
-/** Returns a suggestion with a spec. Undefined: no valid spec can contain the faults. */
+/** Returns a suggestion with a spec. Undefined: no valid spec can contain the faults, or the faults cannot act there. */
 function suggestionOf(
   finding: ReportedFinding,
   { limit, policies, set, seed, servers }: SearchReport,
   server: string,
-  { live, traffic, spec: schema }: Operations,
+  { live, traffic, guarded, spec: schema }: Operations,
 ): Suggestion | undefined {
   const { faults, runs, inShort, violation } = finding
   const aimed = faults.map(({ match, when = {}, ttl, maxConcurrent, ...rest }) => ({
@@ -114,7 +122,11 @@ function suggestionOf(
     stages: [{ share: SHARE, duration }],
     gate: { rollbackOn: [{ metric: 'error_ratio', above, for: '10s' }] },
   }
-  if (!schema.safeParse(spec).success) return undefined
+  const read = schema.safeParse(spec)
+  if (!read.success) return undefined
+  const request = { by: 'suggestion', approvedBy: undefined, firstStage: 0 }
+  // Refusals for other reasons, such as an active run, pass.
+  if (guarded.plan(read.data, request).refusals.some((why) => ABOUT_FAULTS.test(why))) return undefined
   const isEverywhere = servers.length > 1 && faults.some(({ match }) => match === undefined)
   const asSimulated = configHash(policiesOf(live.current.config)) === policies && set === 'none'
   const reason = [

@@ -48,7 +48,7 @@ function reportOf(findings: readonly ReturnType<typeof findingOf>[], slo = tcsr,
 
 function operationsOf(
   reports: readonly ReturnType<typeof reportOf>[],
-  { perMinute = 600, runs = [] as Partial<RunRow>[] } = {},
+  { perMinute = 600, runs = [] as Partial<RunRow>[], refusals = [] as string[] } = {},
 ): Operations {
   const server = (name: string, isProtected = false) => ({
     name,
@@ -72,6 +72,7 @@ function operationsOf(
             ? { perMinute: perMinute / 2 }
             : undefined,
     },
+    guarded: { plan: () => ({ refusals }) },
     spec: experimentSpec,
   } as unknown as Operations
 }
@@ -169,4 +170,13 @@ test('a completed run with all fault types of a finding at its server ends the s
 test('another value than a report of a search is no report', () => {
   for (const value of [undefined, [], { findings: [] }, { name: 'drill', faults: [] }])
     assert.equal(reportIn(value), undefined)
+})
+
+test('a finding whose fault cannot act at the server is unfit, and a finding refused for now is not', async () => {
+  const report = reportOf([findingOf([0.5, 0.5, 0.5, 0.5], geneOf())])
+  const found = (refusals: string[]) => findingsIn(operationsOf([report], { refusals }), undefined)
+  const now = await found(['experiment "other" is running: only one runs at a time'])
+  assert.deepEqual([now.suggestions.length, now.unfit], [1, 0])
+  const never = await found(['faults[0].type: conn.reset cannot act on a stdio server'])
+  assert.deepEqual([never.suggestions.length, never.unfit], [0, 1])
 })
