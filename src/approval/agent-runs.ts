@@ -25,6 +25,8 @@ export interface AgentRuns {
   readonly gateway: string
   readonly environment: string
   readonly trust: Trust
+  /** Completes a command for a person, so that the command finds this gateway. */
+  readonly command: (words: string) => string
   readonly hasher: RunHasher
   readonly envelopes: Envelopes
   readonly approvals: Approvals
@@ -36,7 +38,7 @@ export interface AgentRuns {
 
 /** Creates the parts and connects the parts. `earlier`: the runs of earlier processes. */
 export function createAgentRuns(parts: AgentRunsParts, earlier: readonly RunRecord[]): AgentRuns {
-  const { clock, opened, emit, gateway, environment, trust, runs } = parts
+  const { clock, opened, emit, gateway, environment, trust, command, runs } = parts
   const book = new DurableBook(clock, opened, emit)
   book.recover(earlier)
   const hasher = new RunHasher(parts)
@@ -47,5 +49,17 @@ export function createAgentRuns(parts: AgentRunsParts, earlier: readonly RunReco
   const active = new ActiveRuns(shared)
   const starts = new Starts({ ...shared, proposals, active })
   const close = () => book.close()
-  return { gateway, environment, trust, hasher, envelopes, approvals, proposals, starts, active, close }
+  return {
+    gateway,
+    environment,
+    trust,
+    command,
+    hasher,
+    envelopes,
+    approvals,
+    proposals,
+    starts,
+    active,
+    close,
+  }
 }

@@ -8,6 +8,7 @@ import type { Effect } from '../mesh/policy.ts'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 import { duration, formatDuration } from '../units/duration.ts'
 import { faultLimit, isWithinLimit, limitInWords } from './fault-limits.ts'
+import { numbered } from '../units/numbered.ts'
 import { signatureSchema } from './keys.ts'
 import { holds, windowSchema } from './window.ts'
 
@@ -187,6 +188,10 @@ export interface Proposed {
   readonly covered: readonly { readonly server: string; readonly tool: string }[]
   /** Whether a fault may have any text, number or JSON at a path: not one of a few, and not its default. */
   readonly isFreeText: (fault: SpecFault, path: readonly string[]) => boolean
+  /** Whether a field belongs to another kind of value than the fault has, so the fault cannot have the field. */
+  readonly isOfOtherKind: (fault: SpecFault, path: readonly string[]) => boolean
+  /** Formats a number of a field of a fault with the unit of the field. */
+  readonly inUnits: (type: string, path: readonly string[], value: number) => string
   /** Number of distinct tenants in the recent calls to the targets. Undefined: no recent calls. */
   readonly tenants: number | undefined
   /**
@@ -319,7 +324,8 @@ function outsideTargets({ targets, effects }: Envelope, { hit, spec, covered }: 
   return found
 }
 
-function outsideFaults({ faults, effects, maxRate }: Envelope, { spec, isFreeText }: Proposed): Exceeded[] {
+function outsideFaults({ faults, effects, maxRate }: Envelope, run: Proposed): Exceeded[] {
+  const { spec } = run
   const found: Exceeded[] = []
   if (spec.faults.length === 0) found.push({ limit: 'faults', allowed: 'at least one fault', asked: 'none' })
   found.push(...outsideSum(maxRate, spec))
@@ -338,7 +344,7 @@ function outsideFaults({ faults, effects, maxRate }: Envelope, { spec, isFreeTex
       found.push({ limit: `faults.${type}.maxRate`, allowed: String(allowed.maxRate), asked: String(rate) })
     if (fault.allowWrites === true && !effects.includes('write') && !effects.includes('unknown'))
       found.push({ limit: `faults.${type}.allowWrites`, allowed: 'false', asked: 'true' })
-    found.push(...outsideCommon(fault), ...outsideFields(fault, allowed, isFreeText))
+    found.push(...outsideCommon(fault), ...outsideFields(fault, allowed, run))
   }
   return found
 }
@@ -420,7 +426,7 @@ function outsideSize({ faults }: Spec): Exceeded[] {
 function outsideFields(
   fault: SpecFault,
   { type, limits, texts }: Envelope['faults'][number],
-  isFreeText: Proposed['isFreeText'],
+  { isFreeText, isOfOtherKind, inUnits }: Proposed,
 ): Exceeded[] {
   const found: Exceeded[] = []
   const numbers = new Set<string>()
@@ -430,11 +436,12 @@ function outsideFields(
     if (typeof value === 'number') {
       numbers.add(name)
       const limit = limits[name]
+      const show = (number: number) => inUnits(type, path, number)
       if (limit === undefined ? isFreeText(fault, path) : !isWithinLimit(value, limit, type, name))
         found.push({
           limit: `faults.${type}.limits.${name}`,
-          allowed: limit === undefined ? 'a limit in the envelope' : limitInWords(limit, type, name),
-          asked: String(value),
+          allowed: limit === undefined ? 'a limit in the envelope' : limitInWords(limit, type, name, show),
+          asked: show(value),
         })
       return
     }
@@ -451,15 +458,23 @@ function outsideFields(
       })
   }
   for (const [key, value] of ownFieldsOf(fault)) check([key], value)
-  for (const [name, limit] of Object.entries(limits))
-    if (!numbers.has(name))
+  for (const [name, limit] of Object.entries(limits)) {
+    const path = name.split('.')
+    const isSiblingSet = Object.keys(limits).some(
+      (other) => parentOf(other) === parentOf(name) && numbers.has(other),
+    )
+    // The default of a missing number may be above the limit. Only another kind with a limited number lacks the number.
+    if (!numbers.has(name) && !(isSiblingSet && isOfOtherKind(fault, path)))
       found.push({
         limit: `faults.${type}.limits.${name}`,
-        allowed: limitInWords(limit, type, name),
+        allowed: limitInWords(limit, type, name, (number) => inUnits(type, path, number)),
         asked: 'no number',
       })
+  }
   return found
 }
+
+const parentOf = (name: string) => name.split('.').slice(0, -1).join('.')
 
 type Path = readonly string[]
 
@@ -488,7 +503,15 @@ function outsideLadder({ ladder }: Envelope, { spec, hit, completedShare }: Prop
       const next = ladder.find((rung) => rung > reached) ?? ladder.at(-1)!
       if (last <= next) return []
       const server = hit.find((one) => one.identity === identity)!.server
-      return [{ limit: `ladder of ${server} and ${type}`, allowed: percentIn(next), asked: percentIn(last) }]
+      const rungs = ladder.map(percentIn).join(', ')
+      const done = reached === 0 ? 'no completed run yet' : `${percentIn(reached)} is completed`
+      return [
+        {
+          limit: `ladder of ${server} and ${type}`,
+          allowed: `${percentIn(next)} now (rungs ${rungs}; ${done})`,
+          asked: percentIn(last),
+        },
+      ]
     }),
   )
 }
@@ -507,7 +530,8 @@ function outsideGate({ gate, gateWindow }: Envelope, spec: Spec): Exceeded[] {
     if (!isKept) {
       const own = rollbackOn.filter((one) => one.metric === wanted.metric)
       const { unit } = subjects[wanted.metric]
-      const show = (value: number) => (unit === 'ms' ? formatDuration(value) : String(value))
+      const show = (value: number) =>
+        unit === 'ms' ? formatDuration(value) : unit === 'share' ? percentIn(value) : String(value)
       found.push({
         limit: 'gate',
         allowed: wanted.text,
@@ -530,7 +554,11 @@ function outsideGate({ gate, gateWindow }: Envelope, spec: Spec): Exceeded[] {
       asked: formatDuration(over),
     })
   if (minimum > gateWindow.minimum)
-    found.push({ limit: 'gateWindow.minimum', allowed: String(gateWindow.minimum), asked: String(minimum) })
+    found.push({
+      limit: 'gateWindow.minimum',
+      allowed: numbered(gateWindow.minimum, 'call'),
+      asked: numbered(minimum, 'call'),
+    })
   // A short window needs the same calls in less time: it is blind at the traffic that the envelope counts on.
   const perSecond = (minimum / over) * 1_000
   const allowedPerSecond = (gateWindow.minimum / gateWindow.over) * 1_000

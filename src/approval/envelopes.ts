@@ -1,6 +1,7 @@
 import type { Survey } from '../experiments/guarded/guarded.ts'
 import type { Spec, SpecFault } from '../experiments/guarded/spec.ts'
 import { formatDuration } from '../units/duration.ts'
+import { numbered } from '../units/numbered.ts'
 import type { SignedLift } from './approval.ts'
 import type { EnvelopeState, Remaining } from './book.ts'
 import { digestOf } from './digest.ts'
@@ -22,8 +23,12 @@ import type { Trust } from './trust.ts'
 export interface EnvelopesParts {
   readonly gateway: string
   readonly environment: string
+  /** Completes a command for a person, so that the command finds this gateway. */
+  readonly command: (words: string) => string
   readonly trust: Trust
   readonly isFreeText: Proposed['isFreeText']
+  readonly isOfOtherKind: Proposed['isOfOtherKind']
+  readonly inUnits: Proposed['inUnits']
   /** Returns the number of distinct tenants in recent calls to the targets. Undefined: no recent calls. */
   readonly tenantsOf: (hit: readonly HitTool[]) => number | undefined
 }
@@ -47,6 +52,13 @@ export interface Nearest {
   readonly refused?: Refusal
 }
 
+/** An envelope with its use; `isEarly`: not yet in force. */
+export interface ListedEnvelope extends EnvelopeState {
+  readonly remaining: Remaining
+  readonly isExpired: boolean
+  readonly isEarly: boolean
+}
+
 /** Returns the digest of a fault without `name` and `match`. */
 export const faultDigest = ({ name: _, match: __, ...fault }: SpecFault): string => digestOf(fault)
 
@@ -60,13 +72,14 @@ export class Envelopes {
     this.#book = book
   }
 
-  get list(): readonly (EnvelopeState & { readonly remaining: Remaining; readonly isExpired: boolean })[] {
+  get list(): readonly ListedEnvelope[] {
     const now = this.#book.time.now()
     const { envelopes } = this.#book.state
     return envelopes.map((state) => ({
       ...state,
       remaining: this.#book.state.remaining(state, now),
       isExpired: now >= Date.parse(state.envelope.expiresAt),
+      isEarly: now < Date.parse(state.envelope.notBefore),
     }))
   }
 
@@ -145,7 +158,7 @@ export class Envelopes {
         if (nearest === undefined || distanceOf(exceeded) < distanceOf(nearest)) nearest = exceeded
         continue
       }
-      const spent = spentOf(state, this.#book.state.remaining(state, now), now)
+      const spent = this.#spent(state, now)
       if (spent === undefined) return { state, exceeded: [] }
       refused = spent
     }
@@ -156,16 +169,24 @@ export class Envelopes {
   }
 
   #proposed({ targets, ...run }: Wanted, now: number): Proposed {
-    const { environment, isFreeText, tenantsOf } = this.#parts
+    const { environment, isFreeText, isOfOtherKind, inUnits, tenantsOf } = this.#parts
     return {
       ...run,
       environment,
       now,
       covered: targets.servers.flatMap(({ name: server, tools }) => tools.map((tool) => ({ server, tool }))),
       isFreeText,
+      isOfOtherKind,
+      inUnits,
       tenants: tenantsOf(run.hit),
       completedShare: (identity, fault) => this.#book.state.completedShare(identity, faultDigest(fault), now),
     }
+  }
+
+  /** Returns the refusal of an envelope without a run left; undefined when a run is left. */
+  #spent(state: EnvelopeState, now: number): Refusal | undefined {
+    const refused = spentOf(state, this.#book.state.remaining(state, now), now)
+    return refused?.see === undefined ? refused : { ...refused, see: this.#parts.command(refused.see) }
   }
 
   #misplaced({ gateway }: Envelope): Refusal | undefined {
@@ -203,17 +224,20 @@ function spentOf(
   if (aborts === 0)
     return refusal(
       'suspended',
-      `${uncompleted} runs in the envelope ${id} did not complete: a person must lift the suspension`,
+      `${numbered(uncompleted, 'run')} in the envelope ${id} did not complete: a person must lift the suspension`,
       { see: `breakwater envelope lift ${id} --key FILE` },
     )
   if (runs === 0)
-    return refusal('budget_spent', `the envelope ${id} allows ${budget.runs} runs, and all began`)
+    return refusal(
+      'budget_spent',
+      `the envelope ${id} allows ${numbered(budget.runs, 'run')}, and ${budget.runs === 1 ? 'it' : 'all'} began`,
+    )
   if (today > 0) return undefined
   const first = spentAt.find((at) => at > now - 24 * HOUR_MS) ?? now
   const retryAfterMs = first + 24 * HOUR_MS - now
   return refusal(
     'budget_spent',
-    `the envelope ${id} allows ${budget.perDay} runs a day; the next may begin in ${formatDuration(Math.ceil(retryAfterMs / 60_000) * 60_000)}`,
+    `the envelope ${id} allows ${numbered(budget.perDay, 'run')} a day; the next may begin in ${formatDuration(Math.ceil(retryAfterMs / 60_000) * 60_000)}`,
     { repeat: 'later', retryAfterMs },
   )
 }

@@ -50,12 +50,17 @@ export function isWithinLimit(value: number, limit: FaultLimit, type: string, pa
   return value >= min && value <= max
 }
 
-/** Returns a limit in words, such as `at most 5000`. */
-export function limitInWords(limit: FaultLimit, type: string, path: string): string {
+/** Returns a limit in words, such as `at most 5s`. `inUnits` formats a number of the field. */
+export function limitInWords(
+  limit: FaultLimit,
+  type: string,
+  path: string,
+  inUnits: (value: number) => string,
+): string {
   const { min, max } = typeof limit === 'object' ? limit : worst(limit, type, path)
   return [
-    ...(min === undefined ? [] : [`at least ${min}`]),
-    ...(max === undefined ? [] : [`at most ${max}`]),
+    ...(min === undefined ? [] : [`at least ${inUnits(min)}`]),
+    ...(max === undefined ? [] : [`at most ${inUnits(max)}`]),
   ].join(', ')
 }
 

@@ -35,6 +35,8 @@ export interface Proposal extends RunHashes {
   readonly envelope: string | undefined
   /** The exceeded limits of the envelope with the fewest exceeded limits. */
   readonly exceeded: readonly Exceeded[]
+  /** Why the envelope that covers the run cannot begin the run now; undefined without such an envelope. */
+  readonly refused: Refusal | undefined
   /** Milliseconds since the epoch. */
   readonly expiresAt: number
   readonly plan: Plan
@@ -106,13 +108,20 @@ export class Proposals {
     if (problem !== undefined) return book.refuse(by, 'propose_run', refusal('invalid', problem))
     const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
     const { hit, sealed, ...hashes } = hasher.of(spec, firstStage, plan)
-    const { state, exceeded } = envelopes.nearest({ by, spec, firstStage, hit, targets: plan.targets })
+    const { state, exceeded, refused } = envelopes.nearest({
+      by,
+      spec,
+      firstStage,
+      hit,
+      targets: plan.targets,
+    })
     const envelope = state?.envelope.id
     const known = this.list.find(
       (one) =>
         one.by === by &&
         one.started === undefined &&
         one.envelope === envelope &&
+        one.refused?.code === refused?.code &&
         changedBetween(one, hashes).length === 0 &&
         one.why === why,
     )
@@ -133,6 +142,7 @@ export class Proposals {
       why,
       envelope,
       exceeded,
+      refused,
       expiresAt: book.time.now() + PROPOSAL_LIFE_MS,
       plan,
       hit,

@@ -26,6 +26,8 @@ export interface StartsParts {
   readonly proposals: Proposals
   readonly active: ActiveRuns
   readonly isKilled: () => boolean
+  /** Completes a command for a person, so that the command finds this gateway. */
+  readonly command: (words: string) => string
   readonly isProtected: (server: string) => boolean
 }
 
@@ -117,7 +119,7 @@ export class Starts {
       id: run,
       proof,
       recheck: (survey) => {
-        changed = isKilled() ? killed() : (stopped(starting) ?? hasher.changed(proposal, survey))
+        changed = isKilled() ? this.#killed() : (stopped(starting) ?? hasher.changed(proposal, survey))
         return changed === undefined ? [] : [changed.message]
       },
     })
@@ -138,7 +140,7 @@ export class Starts {
       )
     const clockBack = book.time.clockBack()
     if (clockBack !== undefined) return clockBack
-    if (isKilled()) return killed()
+    if (isKilled()) return this.#killed()
     const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
     const changed = hasher.changed(proposal, plan)
     if (changed !== undefined) return changed
@@ -173,32 +175,37 @@ export class Starts {
       return { approver: state.by, keyId: undefined, envelope: state.envelope.id, nonce: undefined }
     const unpermitted = checked ?? refused
     if (unpermitted !== undefined) return unpermitted
-    const see = `breakwater proposal approve ${id} --key FILE`
+    const see = this.#parts.command(`breakwater proposal approve ${id} --key FILE`)
     if (exceeded.length === 0)
       return refusal('needs_approval', 'no envelope is in force here: a person must approve the run', {
         repeat: 'later',
         see,
       })
     const limits = exceeded.map(inWords).join('; ')
-    return refusal('outside_envelope', `the run is outside of the envelope: ${limits}`, { exceeded, see })
+    return refusal('outside_envelope', `the run is outside of the envelope: ${limits}`, {
+      repeat: 'later',
+      exceeded,
+      see,
+    })
+  }
+
+  #killed(): Refusal {
+    return refusal('killed', 'the kill switch is on: a person must lift the kill', {
+      repeat: 'later',
+      see: this.#parts.command('breakwater chaos lift'),
+    })
   }
 
   /** Returns the refusals of a plan as one refusal, with a code for agents. */
   #coded(refusals: readonly string[], hit: readonly HitTool[]): Refusal {
     const { runs, isKilled, isProtected } = this.#parts
     const message = refusals.join('; ')
-    if (isKilled()) return killed()
+    if (isKilled()) return this.#killed()
     if (runs.running !== undefined)
       return refusal('busy', message, { repeat: 'later', retryAfterMs: BUSY_MS })
     return refusal(hit.some(({ server }) => isProtected(server)) ? 'protected' : 'invalid', message)
   }
 }
-
-const killed = () =>
-  refusal('killed', 'the kill switch is on: a person must lift the kill', {
-    repeat: 'later',
-    see: 'breakwater chaos lift',
-  })
 
 const stopped = ({ stoppedBy }: Starting) =>
   stoppedBy === undefined

@@ -315,6 +315,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       trust,
       // A rule of the config demands the folder.
       stateDir: stateDir!,
+      control: () => bound?.control,
       environment,
       guards: createControlGuards(gateway, clock),
     })
@@ -365,6 +366,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     incidents: health.incidents,
     guarded,
     agentRuns: controlMcp?.agentRuns,
+    agentNames: controlMcp?.agents ?? [],
     reloader,
   })
   let kept: KeptToken | undefined

@@ -269,6 +269,8 @@ export interface ControlParts {
   readonly guarded: GuardedExperiments
   /** The runs of agents; undefined without the control MCP server. */
   readonly agentRuns: AgentRuns | undefined
+  /** Names of the agents that have a token of the control MCP server. */
+  readonly agentNames: readonly string[]
   readonly reloader: Reloader
 }
 
@@ -289,6 +291,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     incidents,
     guarded,
     agentRuns,
+    agentNames,
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
@@ -315,7 +318,11 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminExperiments(app, { live, clock, experiments, guarded })
   registerAdminGuarded(app, { guarded, spec: experimentSpec, agentRuns })
   if (agentRuns !== undefined)
-    registerAdminApprovals(app, { agentRuns, targets: () => envelopeTargetsOf(live.current) })
+    registerAdminApprovals(app, {
+      agentRuns,
+      agents: agentNames,
+      targets: () => envelopeTargetsOf(live.current),
+    })
   registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, targets })
 }

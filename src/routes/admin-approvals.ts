@@ -10,6 +10,8 @@ import { malformed, read } from './answers.ts'
 
 export interface AdminApprovalsParts {
   readonly agentRuns: AgentRuns
+  /** Names of the agents that have a token. */
+  readonly agents: readonly string[]
   /** Each server with its identity, its tools and their effects, for the draft of an envelope. */
   readonly targets: () => readonly {
     readonly server: string
@@ -30,7 +32,7 @@ const withdrawal = z.strictObject({ by: z.string().min(1).max(128).default('admi
  */
 export function registerAdminApprovals(
   app: FastifyInstance,
-  { agentRuns, targets }: AdminApprovalsParts,
+  { agentRuns, agents, targets }: AdminApprovalsParts,
 ): void {
   const { envelopes, proposals } = agentRuns
 
@@ -38,21 +40,26 @@ export function registerAdminApprovals(
     gateway: agentRuns.gateway,
     environment: agentRuns.environment,
     trust: agentRuns.trust.fingerprint,
+    agents,
     targets: targets(),
-    envelopes: envelopes.list.map(({ envelope, by, remaining, isWithdrawn, isExpired, aborts, spentAt }) => ({
-      envelope,
-      by,
-      remaining,
-      runs: spentAt.length,
-      aborts,
-      state: isWithdrawn
-        ? 'withdrawn'
-        : isExpired
-          ? 'expired'
-          : remaining.aborts === 0
-            ? 'suspended'
-            : 'in force',
-    })),
+    envelopes: envelopes.list.map(
+      ({ envelope, by, remaining, isWithdrawn, isExpired, isEarly, aborts, spentAt }) => ({
+        envelope,
+        by,
+        remaining,
+        runs: spentAt.length,
+        aborts,
+        state: isWithdrawn
+          ? 'withdrawn'
+          : isExpired
+            ? 'expired'
+            : remaining.aborts === 0
+              ? 'suspended'
+              : isEarly
+                ? 'not yet in force'
+                : 'in force',
+      }),
+    ),
   }))
 
   app.post('/admin/envelopes', async ({ body }, reply) => {

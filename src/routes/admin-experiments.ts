@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify'
 import { unnamedBy } from '../experiments/assignment.ts'
 import type { Experiments, Listed } from '../experiments/experiments.ts'
 import type { Config } from '../config/schema/schema.ts'
-import { spread, step } from '../config/schema/schema-walk.ts'
+import { withUnits } from '../config/schema/with-units.ts'
 import { redact } from '../config/secrets/redact.ts'
 import { ReportThread } from '../experiments/report-thread.ts'
 import { factsOf, type SettingsUnder } from '../experiments/report.ts'
@@ -15,7 +15,6 @@ import type { Live } from '../mesh/live.ts'
 import { Settings } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { quantities } from '../units/quantity.ts'
 import { guardedInShort, whoIn } from './admin-guarded.ts'
 import { firstOf } from '../units/numbered.ts'
 
@@ -25,25 +24,7 @@ export interface AdminExperimentsParts {
   /** Comparisons of policy sets from the config. */
   readonly experiments: Pick<Experiments, 'runs' | 'get' | 'start' | 'stop' | 'waitsFor'>
   /** Guarded runs started by this API; never named like a comparison. */
-  readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
-}
-
-/**
- * Returns a value with its durations and sizes as texts with units, as in a config. `schemas`: all schemas that apply
- * to the value.
- */
-function withUnits(schemas: ReturnType<typeof spread>, value: unknown): unknown {
-  if (typeof value === 'number') {
-    const format = schemas
-      .map((schema) => quantities.get(schema)?.format)
-      .find((found) => found !== undefined)
-    return format === undefined ? value : format(value)
-  }
-  if (Array.isArray(value)) return value.map((one, at) => withUnits(step(schemas, at), one))
-  if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(
-    Object.entries(value).map(([key, one]) => [key, withUnits(step(schemas, key), one)]),
-  )
+  readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop' | 'needsSignature'>
 }
 
 interface Named {
@@ -65,7 +46,7 @@ export function registerAdminExperiments(
       Object.fromEntries(
         Object.entries(policies).map(([policy, { schema }]) => [
           policy,
-          withUnits(spread(schema), settings.of(policy, set, [])[0]),
+          withUnits(schema, settings.of(policy, set, [])[0]),
         ]),
       )
   }
@@ -90,13 +71,21 @@ export function registerAdminExperiments(
 
   app.get('/admin/experiments', (_, reply) =>
     reply.send({
-      experiments: [...experiments.runs().map(shown), ...guarded.list().map(guardedInShort)],
+      experiments: [
+        ...experiments.runs().map(shown),
+        ...guarded.list().map((run) => guardedInShort(run, guarded.needsSignature)),
+      ],
     }),
   )
 
   app.get<Named>('/admin/experiments/:name', ({ params: { name } }, reply) => {
     const run = guarded.get(name)
-    if (run !== undefined) return reply.send({ ...guardedInShort(run), spec: run.spec, targets: run.targets })
+    if (run !== undefined)
+      return reply.send({
+        ...guardedInShort(run, guarded.needsSignature),
+        spec: run.spec,
+        targets: run.targets,
+      })
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
     return reply.send({ ...shown(found), settings: shownSettings(found.experiment) })
@@ -127,7 +116,7 @@ export function registerAdminExperiments(
       if (what === 'stop' && guarded.get(name) !== undefined) {
         const stopped = guarded.stop(name, whoIn(body), 'by hand')
         if (!stopped.ok) return reply.code(409).send({ error: stopped.why })
-        return reply.send(guardedInShort(guarded.get(name)!))
+        return reply.send(guardedInShort(guarded.get(name)!, guarded.needsSignature))
       }
       if (experiments.get(name) === undefined) return reply.code(404).send(unknown(name))
       const done = experiments[what](name)

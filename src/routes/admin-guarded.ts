@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Asked, GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
-import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
+import { isOver, type RunRecord, stagesPlayed } from '../experiments/guarded/record.ts'
 import type { AgentRuns } from '../approval/agent-runs.ts'
 import { signedApprovalSchema } from '../approval/approval.ts'
 import { refused } from './admin-approvals.ts'
@@ -121,7 +121,7 @@ export function registerAdminGuarded(
   app.post('/admin/experiments', async (received, reply) => {
     const wanted = read(request, received.body ?? {}, 'the experiment')
     if (!wanted.ok) return malformed(reply, wanted)
-    return answered(await guarded.run(wanted.value.spec, asked(wanted.value)), reply)
+    return answered(await guarded.run(wanted.value.spec, asked(wanted.value)), reply, guarded)
   })
 
   if (agentRuns !== undefined) registerSigned(app, guarded, agentRuns)
@@ -129,7 +129,7 @@ export function registerAdminGuarded(
   app.post<Named>('/admin/experiments/:name/approve', async ({ params, body }, reply) => {
     const wanted = read(approval, body ?? {}, 'the approval')
     if (!wanted.ok) return malformed(reply, wanted)
-    return answered(await guarded.approve(params.name, wanted.value.by), reply)
+    return answered(await guarded.approve(params.name, wanted.value.by), reply, guarded)
   })
 
   app.get<Named>('/admin/experiments/:name/events', ({ params: { name } }, reply) => {
@@ -139,7 +139,9 @@ export function registerAdminGuarded(
     const { raw } = reply
     const tell = (now: RunRecord) => {
       if (raw.writableLength < MAX_UNREAD)
-        raw.write(`event: ${now.phase}\ndata: ${printableJson(JSON.stringify(guardedInShort(now)))}\n\n`)
+        raw.write(
+          `event: ${now.phase}\ndata: ${printableJson(JSON.stringify(guardedInShort(now, guarded.needsSignature)))}\n\n`,
+        )
       if (isOver(now)) end()
     }
     const unlisten = listeners.add(name, tell, () => raw.end())
@@ -204,20 +206,23 @@ function registerSigned(app: FastifyInstance, guarded: GuardedExperiments, agent
       return changed === undefined ? [] : [changed.message]
     }
     const proof = { proved: 'key', keyId, trust } as const
-    return answered(await guarded.approve(name, by, proof, { id, recheck }), reply)
+    return answered(await guarded.approve(name, by, proof, { id, recheck }), reply, guarded)
   })
 }
 
 /** Answers 202 with the run that began or waits, or 409 with the refusals. */
-function answered(asked: Asked, reply: FastifyReply) {
-  if (asked.ok) return reply.code(202).send(guardedInShort(asked.run))
+function answered(asked: Asked, reply: FastifyReply, { needsSignature }: GuardedExperiments) {
+  if (asked.ok) return reply.code(202).send(guardedInShort(asked.run, needsSignature))
   const findings = asked.refusals.map((message) => ({ path: '', message }))
   return reply.code(409).send({ error: 'refused: nothing was injected', findings })
 }
 
-/** Returns a guarded run for lists. Times of the run are in milliseconds since its start. */
-export function guardedInShort(run: RunRecord) {
-  const { spec, stage, stages, samples, beganAt, endedAt, requestedAt } = run
+/**
+ * Returns a guarded run for lists. Times of the run are in milliseconds since its start. `needsSignature`: whether a
+ * waiting run needs a signed approval.
+ */
+export function guardedInShort(run: RunRecord, needsSignature: boolean) {
+  const { spec, stage, samples, beganAt, endedAt, requestedAt } = run
   return {
     kind: 'guarded',
     name: run.name,
@@ -226,6 +231,7 @@ export function guardedInShort(run: RunRecord) {
     state: run.state,
     phase: run.phase,
     reason: run.reason,
+    needsSignature,
     stage: stage + 1,
     stages: spec.stages.map(({ share, duration }) => ({ share, duration })),
     arms: spec.arms,
@@ -238,7 +244,7 @@ export function guardedInShort(run: RunRecord) {
     lengthMs: lengthOf(spec),
     elapsedMs: Math.round(samples.at(-1)?.atMs ?? 0),
     latest: samples.at(-1),
-    stagesOver: stages.length,
+    stagesOver: stagesPlayed(run),
     faults: run.faults,
     breach: run.breach,
     nearest: run.nearest,

@@ -10,7 +10,7 @@ import {
 } from '../../src/approval/envelope.ts'
 import { faults } from '../../src/chaos/faults/index.ts'
 import { lessIsWorse } from '../../src/approval/fault-limits.ts'
-import { isFreeText } from '../../src/gateway/control-mcp/free-fields.ts'
+import { inUnits, isFreeText, isOfOtherKind } from '../../src/gateway/control-mcp/free-fields.ts'
 import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import type { Spec } from '../../src/experiments/guarded/spec.ts'
 
@@ -70,6 +70,8 @@ const runOf = (more: Partial<Proposed> = {}): Proposed => ({
   hit: [{ server: 'search', identity, tool: 'query_docs', effect: 'read_only' }],
   covered: [{ server: 'search', tool: 'query_docs' }],
   isFreeText,
+  isOfOtherKind,
+  inUnits,
   tenants: 1,
   completedShare: () => 0,
   now,
@@ -80,6 +82,26 @@ const limits = (envelope: Envelope, run: Proposed) => outsideOf(envelope, run).m
 
 test('a run at every limit of its envelope is inside', () => {
   assert.deepEqual(limits(envelopeOf(), runOf()), [])
+})
+
+test('limits of several kinds of a field allow each kind, and no other kind', () => {
+  const bounds = { 'distribution.delay': '2s', 'distribution.min': '5s', 'distribution.max': '5s' }
+  const envelope = envelopeOf({ faults: [{ type: 'conn.latency', maxRate: 0.5, limits: bounds }] })
+  const asked = (distribution: object) => limits(envelope, runOf({ spec: specOf(fault({ distribution })) }))
+  assert.deepEqual(asked({ kind: 'fixed', delay: '2s' }), [])
+  assert.deepEqual(asked({ kind: 'uniform', min: '1s', max: '5s' }), [])
+  assert.ok(asked({ kind: 'fixed', delay: '2001ms' }).length > 0)
+  assert.ok(asked({ kind: 'empirical', values: ['1s'] }).length > 0)
+  assert.ok(asked({ kind: 'normal', mean: '1s', sd: '1s' }).length > 0)
+})
+
+test('exceeded limits have the units of their fields, and the ladder names its rungs', () => {
+  const distribution = { kind: 'uniform', min: '1s', max: '8s' }
+  const found = (spec: Spec) => outsideOf(envelopeOf(), runOf({ spec }))
+  const [longer] = found(specOf(fault({ distribution })))
+  assert.deepEqual([longer?.allowed, longer?.asked], ['5s', '8s'])
+  const [wide] = found(specOf(stage(0.5)))
+  assert.equal(wide?.allowed, '10% now (rungs 10%, 25%, 50%; no completed run yet)')
 })
 
 const fault = (more: object) => ({ faults: [{ name: 'slow', type: 'conn.latency', rate: 0.5, ...more }] })
@@ -128,7 +150,7 @@ for (const [what, run, limit] of [
   [
     'a delay in another form than the limited field',
     { spec: specOf(fault({ distribution: { kind: 'fixed', delay: '60s' } })) },
-    'faults.conn.latency.limits.distribution.max',
+    'faults.conn.latency.limits.distribution.delay',
   ],
   [
     'another type of fault',

@@ -13,7 +13,7 @@ import { withoutSecrets } from '../../src/chaos/plan/schema.ts'
 import type { Asked, Plan, Request } from '../../src/experiments/guarded/guarded.ts'
 import { lengthOf, type Spec } from '../../src/experiments/guarded/spec.ts'
 import type { RunRecord } from '../../src/experiments/guarded/record.ts'
-import { isFreeText } from '../../src/gateway/control-mcp/free-fields.ts'
+import { inUnits, isFreeText, isOfOtherKind } from '../../src/gateway/control-mcp/free-fields.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -79,6 +79,7 @@ export async function opened() {
       clock,
       gateway,
       environment: 'staging',
+      command: (words) => words,
       trust: new Trust([{ name: 'alice', key: made.publicText }]),
       opened: ledger,
       runs: {
@@ -93,6 +94,8 @@ export async function opened() {
       groundOf: () => rules.ground,
       withoutSecrets,
       isFreeText,
+      isOfOtherKind,
+      inUnits,
       tenantsOf: () => 1,
       isKilled: () => rules.isKilled,
       isProtected: () => false,

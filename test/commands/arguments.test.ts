@@ -162,6 +162,9 @@ test('a misused command names the mistake and its usage, even when found late; d
   assert.equal(await runCommand(['-x'], line, out, async () => 0), 2)
   assert.equal(said.stderr, 'breakwater do: unknown option -x\n\nHow it is used: breakwater do --help\n')
   assert.equal(await runCommand([], line, out, () => Promise.reject(new Misuse('no'))), 2)
+  const hyphened = printed()
+  await runCommand(['-x'], { usage: 'breakwater do-it FILE', options }, hyphened.out, async () => 0)
+  assert.match(hyphened.said.stderr, /^breakwater do-it: .*\n\nHow it is used: breakwater do-it --help\n$/)
   await assert.rejects(
     runCommand([], line, out, () => Promise.reject(new Error('defect'))),
     /defect/,

@@ -19,7 +19,7 @@ async function told(t: TestContext, state: 'running' | 'ended', more: object = {
     verdict: undecided,
     ...more,
   }
-  const guarded = guardedInShort(recordOf(specOf(), { state: 'completed', reason: 'it held' }))
+  const guarded = guardedInShort(recordOf(specOf(), { state: 'completed', reason: 'it held' }), false)
   const server = createServer(({ url }, response) => {
     response.setHeader('content-type', 'application/json')
     response.end(JSON.stringify(url === '/admin/experiments' ? { experiments: [shown, guarded] } : shown))

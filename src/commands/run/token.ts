@@ -1,7 +1,7 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { createHash } from 'node:crypto'
 import { findToken, newControlToken } from '../../gateway/control-token.ts'
-import { DEFAULT_CONTROL } from '../shared/control.ts'
+import { DEFAULT_CONTROL } from '../../gateway/control-address.ts'
 import { control as controlOption, optionLines, type Output, runCommand } from '../shared/arguments.ts'
 
 const options = {

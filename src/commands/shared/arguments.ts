@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import type { Paint } from '../../telemetry/colours.ts'
 import { duration } from '../../units/duration.ts'
 import { didYouMean, suggest } from '../../units/suggest.ts'
-import { DEFAULT_CONTROL } from './control.ts'
+import { DEFAULT_CONTROL } from '../../gateway/control-address.ts'
 
 /** The output of a command, written line by line. */
 export interface Output {
@@ -250,7 +250,7 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
 }
 
 function misused({ message }: Misuse, usage: string): string {
-  const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
+  const [command] = /^breakwater(?: [a-z][a-z-]*)?/.exec(usage) ?? ['breakwater']
   return `${command}: ${message}\n\nHow it is used: ${command} --help`
 }
 

@@ -29,9 +29,6 @@ export type Answered =
 /** Asks a running gateway over its control port. Never rejects. */
 export type Control = (request: Request) => Promise<Answered>
 
-/** Default control address of a gateway. */
-export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
-
 /** Timeout of a request, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 

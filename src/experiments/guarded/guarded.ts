@@ -211,7 +211,7 @@ export class GuardedExperiments {
       own.push(`${MAX_PENDING} experiments already wait for approval, the maximum`)
     if (firstStage >= spec.stages.length)
       own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
-    else if (firstStage > 0 && approvedBy === undefined && !this.#needsSignature)
+    else if (firstStage > 0 && approvedBy === undefined && !this.needsSignature)
       own.push(`skipping stages needs an approver: give --approved-by NAME`)
     if (approvedBy !== undefined) own.push(...this.#disapproved(request))
     return {
@@ -228,13 +228,14 @@ export class GuardedExperiments {
     }
   }
 
-  get #needsSignature(): boolean {
+  /** Whether persons have trusted keys, so that only a signature approves. */
+  get needsSignature(): boolean {
     return this.#parts.needsSignature === true
   }
 
   /** Returns why `approvedBy` may not approve a request of `by`; empty when allowed. */
   #disapproved({ by, approvedBy = '', proof }: Request): string[] {
-    if (this.#needsSignature && proof?.proved !== 'key')
+    if (this.needsSignature && proof?.proved !== 'key')
       return [
         `${approvedBy} is only a name: gateway.controlMcp.trust is set, so an approval needs a signature; run without an approver, then sign with \`breakwater experiment approve NAME --key FILE\``,
       ]

@@ -27,10 +27,11 @@ import type { Log } from '../../telemetry/log.ts'
 import { readExperiment } from '../guarded/file.ts'
 import { experimentSpec } from '../guarded/spec.ts'
 import { groundOf } from '../guarded/survey.ts'
+import { commandAt } from '../control-address.ts'
 import { addressOf, createPlane, jsonRpcError, listenAt } from '../planes.ts'
 import type { createControlGuards } from '../guards.ts'
 import { limitsOf } from '../../config/limits.ts'
-import { isFreeText } from './free-fields.ts'
+import { inUnits, isFreeText, isOfOtherKind } from './free-fields.ts'
 import { hitToolsOf } from './targets.ts'
 
 /** Largest body of a request to the control MCP server, in bytes. */
@@ -50,12 +51,16 @@ export interface ControlMcpGatewayParts {
   readonly traffic: RecentTraffic
   readonly trust: Trust
   readonly stateDir: string
+  /** The address of the control plane; undefined before the gateway listens. */
+  readonly control: () => string | undefined
   readonly environment: string
   readonly guards: ReturnType<typeof createControlGuards>
 }
 
 export interface ControlMcp {
   readonly agentRuns: AgentRuns
+  /** Names of the agents that have a token. */
+  readonly agents: readonly string[]
   readonly signals: Signals
   /** Hears of the end of each run. */
   ended(run: RunRecord): void
@@ -95,6 +100,7 @@ export async function openControlMcp(
       clock,
       gateway,
       environment,
+      command: (words) => commandAt(words, parts.control()),
       trust,
       opened,
       runs: guarded,
@@ -102,6 +108,8 @@ export async function openControlMcp(
       groundOf: (spec) => groundOf(spec, { live }),
       withoutSecrets,
       isFreeText,
+      isOfOtherKind,
+      inUnits,
       tenantsOf(hit) {
         const tools = new Set(hit.map(({ server, tool }) => JSON.stringify([server, tool])))
         return traffic.of((server, tool) => tools.has(JSON.stringify([server, tool])))?.tenants
@@ -150,6 +158,7 @@ export async function openControlMcp(
   const handler = registerControlMcp(app, { operations, tokens: settings.tokens, host: address.host, log })
   return {
     agentRuns,
+    agents: settings.tokens.map(({ name }) => name),
     signals,
     ended(run) {
       history.over(run)

@@ -1,17 +1,20 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { z } from 'zod'
 import { faults } from '../../chaos/faults/index.ts'
+import { schemasAt } from '../../config/schema/schema-walk.ts'
+import { formatOf } from '../../config/schema/with-units.ts'
 import type { SpecFault } from '../../experiments/guarded/spec.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 
 /**
  * Whether a value of a fault is an agent's own choice, other than the default: a number, a text that the schema does not
  * list, or JSON whose keys or values the schema leaves open. `path`: from the fault to the value.
  */
 export function isFreeText(fault: SpecFault, path: readonly string[]): boolean {
-  const schema = faults[fault.type]?.schema as unknown as z.ZodObject | undefined
+  const schema = schemaOf(fault.type)
   if (schema === undefined) return true
   const keys = Object.keys(schema.shape)
-  const own = Object.fromEntries(Object.entries(fault).filter(([key]) => keys.includes(key)))
+  const own = pick(fault, keys)
   const { [path[0]!]: _, ...others } = own
   const usual = schema.safeParse(others)
   const value = valueAt(own, path)
@@ -26,6 +29,40 @@ export function isFreeText(fault: SpecFault, path: readonly string[]): boolean {
   const isListed = schemas.some((one) => listing.has(one.def.type) && one.safeParse(value).success)
   // JSON may be true or null as well: such a value is no choice from a list.
   return !isListed || (typeof value !== 'string' && schemas.some(isOpen))
+}
+
+/** Whether a field belongs to another kind of value than the fault has, such as `delay` in a uniform distribution. */
+export function isOfOtherKind(fault: SpecFault, path: readonly string[]): boolean {
+  const schema = schemaOf(fault.type)
+  if (schema === undefined || path.length < 2) return false
+  const given = pick(fault, Object.keys(schema.shape))
+  const issues = schema.safeParse(withNumber(given, path)).error?.issues ?? []
+  const inner = path.slice(0, -1)
+  return issues.some(
+    (issue) =>
+      issue.code === 'unrecognized_keys' &&
+      issue.keys.includes(path.at(-1)!) &&
+      isDeepStrictEqual(issue.path.map(String), inner),
+  )
+}
+
+/** Formats a number of a field of a fault with the unit of the field. */
+export function inUnits(type: string, path: readonly string[], value: number): string {
+  const schema = schemaOf(type)
+  const format = schema === undefined ? undefined : formatOf(schemasAt(schema, path))
+  return format?.(value) ?? String(value)
+}
+
+const schemaOf = (type: string) => faults[type]?.schema as unknown as z.ZodObject | undefined
+
+const pick = (fault: object, keys: readonly string[]) =>
+  Object.fromEntries(Object.entries(fault).filter(([key]) => keys.includes(key)))
+
+/** Returns a copy with a number at the path; the maps on the path exist in the value. */
+function withNumber(value: unknown, [key, ...inner]: readonly string[]): unknown {
+  if (key === undefined) return 1
+  if (!isObject(value)) return value
+  return { ...value, [key]: withNumber(value[key], inner) }
 }
 
 const valueAt = (value: unknown, path: readonly string[]): unknown =>

@@ -60,8 +60,16 @@ export const getStatus = defineTool({
         envelopes: agentRuns.envelopes.list
           .filter(({ isWithdrawn, isExpired }) => !isWithdrawn && !isExpired)
           .slice(0, 8)
-          .map(({ envelope, by, remaining }) => ({
+          .map(({ envelope, by, remaining, isEarly }) => ({
             id: envelope.id,
+            state:
+              remaining.aborts === 0
+                ? 'suspended'
+                : remaining.runs === 0 || remaining.today === 0
+                  ? 'spent'
+                  : isEarly
+                    ? 'not yet in force'
+                    : 'usable',
             by,
             expiresAt: envelope.expiresAt,
             servers: envelope.targets.slice(0, 16).map(({ server }) => server),

@@ -1,10 +1,11 @@
 import { z } from 'zod'
 import type { Proposal } from '../../../approval/proposals.ts'
+import type { Refusal } from '../../../approval/refusal.ts'
 import { line } from '../../../experiments/guarded/spec.ts'
-import { bounded, defineTool } from '../tool.ts'
+import { bounded, defineTool, type Operations } from '../tool.ts'
 import { readSpec } from '../read-spec.ts'
 import { estimateOf } from '../estimate.ts'
-import { shownExceeded } from '../untrusted.ts'
+import { quoted, shownExceeded } from '../untrusted.ts'
 
 export const proposeRun = defineTool({
   name: 'propose_run',
@@ -49,14 +50,21 @@ export const proposeRun = defineTool({
   },
 })
 
-function answerOf(proposal: Proposal, operations: Parameters<typeof estimateOf>[1]) {
-  const { plan, envelope, exceeded, id, expiresAt, planHash, groundHash, targetsHash, hit, spec } = proposal
+function answerOf(proposal: Proposal, operations: Operations) {
+  const { plan, envelope, exceeded, refused, id, expiresAt, planHash, groundHash, targetsHash, hit, spec } =
+    proposal
   const refusals = plan.refusals.map((text) => text.slice(0, 400)).slice(0, 8)
   const needs = refusals.length > 0 ? 'change' : envelope === undefined ? 'approval' : 'nothing'
-  const command = `breakwater proposal approve ${id} --key FILE`
+  const { command: commandFor } = operations.agentRuns
+  const command = commandFor(`breakwater proposal approve ${id} --key FILE`)
   const sentences = {
-    change: 'The run is impossible as proposed; see refusals.',
-    approval: `A person must approve the run: ${command}`,
+    change: operations.chaos.killSwitch.on
+      ? `The kill switch is on, so no run can begin: a person must lift the kill with ${commandFor('breakwater chaos lift')}`
+      : 'The run is impossible as proposed; see refusals.',
+    approval:
+      refused === undefined
+        ? `A person must approve the run: ${command}`
+        : `${sentenceOf(refused)} A person may also approve this run: ${command}`,
     nothing: `The run is inside the envelope ${envelope}: call start_run.`,
   }
   const data = {
@@ -67,15 +75,40 @@ function answerOf(proposal: Proposal, operations: Parameters<typeof estimateOf>[
     ...(needs === 'approval' && { command }),
     ...(envelope !== undefined && { envelope }),
     ...(exceeded.length > 0 && { exceeded: shownExceeded(exceeded) }),
+    ...(needs === 'approval' && refused !== undefined && { covered: coveredBy(refused) }),
     expiresAt: new Date(expiresAt).toISOString(),
     planHash,
     groundHash,
     targetsHash,
     stages: plan.stages,
     lengthMs: plan.lengthMs,
-    hit: hit.slice(0, 16).map(({ server, effect }) => ({ server, effect })),
+    hit: hitRows(hit).slice(0, 16),
     hitTools: hit.length,
+    untrusted: { tools: hit.slice(0, 16).map(({ tool }) => quoted(tool)) },
     estimate: estimateOf(spec, operations),
   }
   return { ok: true as const, text: sentences[needs], data: bounded(data) }
+}
+
+/** The refusal of `start_run` for a run in an envelope that is suspended, spent or not in force. */
+const sentenceOf = ({ message, see }: Refusal): string =>
+  `${message.charAt(0).toUpperCase()}${message.slice(1)}${see === undefined ? '' : ` (${see})`}.`
+
+const coveredBy = ({ code, message, see, retryAfterMs }: Refusal) => ({
+  code,
+  message,
+  ...(see !== undefined && { see }),
+  ...(retryAfterMs !== undefined && { retryAfterMs }),
+})
+
+/** Returns the number of tools that a fault could hit, by server and effect. */
+function hitRows(hit: Proposal['hit']) {
+  const rows = new Map<string, { server: string; effect: string; tools: number }>()
+  for (const { server, effect } of hit) {
+    const key = JSON.stringify([server, effect])
+    const row = rows.get(key) ?? { server, effect, tools: 0 }
+    row.tools++
+    rows.set(key, row)
+  }
+  return [...rows.values()]
 }
