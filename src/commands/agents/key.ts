@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { lstat, writeFile } from 'node:fs/promises'
 import { keyIdOf, newKey, SHORTEST_PASSPHRASE } from '../../approval/keys.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import {
@@ -31,8 +31,14 @@ export function key(args: readonly string[], out: Output, _: Env): Promise<numbe
   const asked = { usage, options, positionals: ['new'] }
   return runCommand(args, asked, out, async ({ name, out: file = `${name}.pem` }, [action = '']) => {
     if (action !== 'new') throw new Misuse(unknownCommand(action, ['new']))
-    if (name === undefined || !/^[\w.-]{1,64}$/.test(name))
-      throw new Misuse('--name must be 1 to 64 of A-Z a-z 0-9 _ . -')
+    if (name === undefined) throw new Misuse('--name is missing')
+    if (!/^[\w.-]{1,64}$/.test(name)) throw new Misuse('--name must be 1 to 64 of A-Z a-z 0-9 _ . -')
+    const isTaken = await lstat(file).then(
+      () => true,
+      () => false,
+    )
+    if (isTaken)
+      throw new UnusableInput(`${file} exists already: give another file with --out, or remove the file`)
     const passphrase = await askPassphrase(`New passphrase, at least ${SHORTEST_PASSPHRASE} characters`)
     if ([...passphrase].length < SHORTEST_PASSPHRASE)
       throw new UnusableInput(`the passphrase has fewer than ${SHORTEST_PASSPHRASE} characters`)

@@ -5,7 +5,11 @@ import type { HitTool } from '../../approval/envelope.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
 import type { Workload } from '../../load/workload.ts'
+import { subjects, type Unit } from '../../claims/subjects.ts'
+import { withUnits } from '../../config/schema/with-units.ts'
+import type { CallMetric } from '../../experiments/guarded/claims.ts'
 import { ruleInWords } from '../../experiments/guarded/gate.ts'
+import { experimentSpec } from '../../gateway/guarded/spec.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
@@ -42,8 +46,9 @@ export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }:
   const servers = [...new Set(hit.map(({ server }) => server))]
   return [
     `${spec.name}, requested by ${by}${why === undefined ? '' : `: ${why}`}`,
-    ...spec.faults.map(
-      ({ name, type, rate, ...fields }) => `fault ${name}: ${type}, rate ${rate}, ${JSON.stringify(fields)}`,
+    ...(withUnits(experimentSpec, spec) as Spec).faults.map(
+      ({ name, type, rate, ttl: _, ...fields }) =>
+        `fault ${name}: ${type}, rate ${rate}, ${JSON.stringify(fields)}`,
     ),
     ...spec.stages.map(
       ({ share, duration }, at) =>
@@ -59,11 +64,63 @@ export function signableLines({ spec, firstStage, by, why, hit, refusals = [] }:
   ]
 }
 
-/** Returns the experiment with all its settings, as YAML. A text stays in its line, so no text looks like a setting. */
-const yamlOf = (spec: Spec) =>
-  stringify(spec, { blockQuote: false, lineWidth: 0, doubleQuotedMinMultiLineLength: Infinity })
+/** Returns the experiment with all its settings, as YAML in the words of a config. A text stays in its line. */
+export const yamlOf = (spec: Spec): string[] =>
+  stringify(inConfigWords(spec), {
+    blockQuote: false,
+    lineWidth: 0,
+    doubleQuotedMinMultiLineLength: Infinity,
+  })
     .trimEnd()
     .split('\n')
+
+/**
+ * Returns the experiment with durations, shares and claims as a config has them. Leaves out `approval`: the signature is
+ * the approval.
+ */
+function inConfigWords({ approval: _, ...spec }: Spec): object {
+  const { hypothesis, faults, gate, stages, baseline, estimate, ...rest } = withUnits(
+    experimentSpec,
+    spec,
+  ) as Spec
+  const { steadyState, during, ...title } = hypothesis
+  const claimed = (claims: typeof steadyState) => claims.map(({ text }) => text)
+  const above = <Rule extends { readonly metric: CallMetric; readonly above: number }>(rule: Rule) => {
+    const { unit } = subjects[rule.metric]
+    return { ...rule, above: valueIn(unit, rule.above) }
+  }
+  return {
+    ...rest,
+    hypothesis: {
+      ...title,
+      steadyState: claimed(steadyState),
+      ...(during !== undefined && { during: claimed(during) }),
+    },
+    // The run sets the `ttl` of its faults.
+    faults: faults.map(({ ttl: _, ...fault }) => fault),
+    stages: stages.map(({ share, duration }) => ({ share: valueIn('share', share), duration })),
+    gate: { ...gate, rollbackOn: gate.rollbackOn.map(above) },
+    baseline: {
+      ...baseline,
+      learn: baseline.learn.map((rule) => ('above' in rule ? above(rule) : rule)),
+    },
+    ...(Object.keys(estimate).length > 0 && {
+      estimate: {
+        ...estimate,
+        ...(estimate.errorRatio !== undefined && { errorRatio: valueIn('share', estimate.errorRatio) }),
+        ...(estimate.p95 !== undefined && { p95: valueIn('ms', estimate.p95) }),
+      },
+    }),
+  }
+}
+
+/** Formats a number exactly, with its unit. */
+const valueIn = (unit: Unit, value: number): string | number =>
+  unit === 'ms'
+    ? formatDuration(value)
+    : unit === 'share'
+      ? `${Number((value * 100).toPrecision(12))}%`
+      : value
 
 /** Returns the name of a tool as it is if it is plain, else in quotes: servers choose the names of their tools. */
 const toolName = (name: string) => (/^[\w.:/-]+$/.test(name) ? name : JSON.stringify(name))

@@ -115,11 +115,13 @@ const armsIn = (arms: Shown['arms']) =>
 
 const status: Command = {
   positionals: ['NAME'],
-  run: (given) => ask(given, { method: 'GET', path: pathOf(given) }, stateLines),
+  run: (given) => ask(given, { method: 'GET', path: pathOf(given) }, linesFor(given)),
 }
 
-const stateLines = (shown: Shown | ShownRun): string[] =>
-  isGuarded(shown) ? runLines(shown) : comparisonLines(shown)
+const linesFor =
+  (given: Given) =>
+  (shown: Shown | ShownRun): string[] =>
+    isGuarded(shown) ? runLines(shown, given) : comparisonLines(shown)
 
 function comparisonLines(shown: Shown): string[] {
   const { name, state, arms, leftOut, metric, startedAt, endedBecause, verdict } = shown
@@ -139,7 +141,11 @@ const turning = (what: 'start' | 'stop'): Command => ({
   positionals: ['NAME'],
   options: { by: people.by },
   run: (given) =>
-    ask(given, { method: 'POST', path: `${pathOf(given)}/${what}`, body: { by: person(given) } }, stateLines),
+    ask(
+      given,
+      { method: 'POST', path: `${pathOf(given)}/${what}`, body: { by: person(given) } },
+      linesFor(given),
+    ),
 })
 
 /** With `--key`, a signature approves; gateways with trusted keys accept nothing else. */
@@ -151,13 +157,13 @@ const approve: Command = {
       return ask(
         given,
         { method: 'POST', path: `${pathOf(given)}/approve`, body: { by: person(given) } },
-        stateLines,
+        linesFor(given),
       )
     const path = `${pathOf(given)}/approval`
     const answered = await given.control({ method: 'GET', path })
     if (!answered.ok) throw new UnusableInput(answered.message)
     const body = await signedApprovalOf(given, answered.value as Signable)
-    return ask(given, { method: 'POST', path, body }, stateLines)
+    return ask(given, { method: 'POST', path, body }, linesFor(given))
   },
 }
 

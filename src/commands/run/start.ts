@@ -91,11 +91,11 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
     exitSoon(1)
     return 1
   }
-  const { live, data, control, tokenFile, chaos } = gateway
+  const { live, data, control, controlMcp, tokenFile, chaos } = gateway
   const endWaiting = out.status === undefined ? () => undefined : showWaiting(live.current, out)
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
     // A pipe expects only JSON lines on standard output.
-    const parts = { data, control, tokenFile, paint: isTTY ? out.paint : plain }
+    const parts = { data, control, controlMcp, tokenFile, paint: isTTY ? out.paint : plain }
     const text = banner(live.current, parts)
     if (isTTY) out.stdout(text)
     else out.stderr(text)
@@ -138,12 +138,17 @@ const LONGEST_REASON = 400
 interface BannerParts {
   readonly data: string
   readonly control: string
+  /** The base URL of the control MCP server, if the gateway has one. */
+  readonly controlMcp: string | undefined
   /** The file with the control token, if created at start. */
   readonly tokenFile: string | undefined
   readonly paint: Paint
 }
 
-function banner({ servers }: GatewayGeneration, { data, control, tokenFile, paint }: BannerParts): string {
+function banner(
+  { servers }: GatewayGeneration,
+  { data, control, controlMcp, tokenFile, paint }: BannerParts,
+): string {
   const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
   const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }
   return [
@@ -153,6 +158,7 @@ function banner({ servers }: GatewayGeneration, { data, control, tokenFile, pain
     `  All servers    ${data}/mcp`,
     `  One of them    ${data}/mcp/{server}`,
     `  Operators      ${control}/admin/servers, ${control}/metrics`,
+    ...(controlMcp === undefined ? [] : [`  Control MCP    ${controlMcp}/mcp`]),
     ...(tokenFile === undefined ? [] : [`  Control token  ${tokenFile}`]),
     '',
     ...[...servers.values()].map((server) => `  ${server.name.padEnd(width)}  ${describe(server, paint)}`),

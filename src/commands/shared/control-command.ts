@@ -1,5 +1,6 @@
 import type { Status } from '../../chaos/control/status.ts'
 import type { Env } from '../../config/files/interpolate.ts'
+import { commandAt } from '../../gateway/control-address.ts'
 import { controlAccess, Misuse, type Options, type Output, runCommand, unknownCommand } from './arguments.ts'
 import { type Control, controlAt } from './control.ts'
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
@@ -55,6 +56,10 @@ export function textOf(values: Values, name: string): string | undefined {
   const value = values[name]
   return typeof value === 'string' ? value : undefined
 }
+
+/** Returns a command for the same gateway as this command's. */
+export const commandFor = ({ values }: Pick<Given, 'values'>, command: string): string =>
+  commandAt(command, textOf(values, 'control'))
 
 /** Returns an option's number; undefined without the option. */
 export function numberOf(values: Values, name: string): number | undefined {

@@ -13,7 +13,7 @@ import type { Tone } from '../../../telemetry/colours.ts'
 import { printable } from '../../../telemetry/printable.ts'
 import { formatDuration, roundedDuration } from '../../../units/duration.ts'
 import { Misuse, UnusableInput } from '../../shared/arguments.ts'
-import { ask, type Command, type Given, textOf } from '../../shared/control-command.ts'
+import { ask, type Command, commandFor, type Given, textOf } from '../../shared/control-command.ts'
 import { table } from '../../shared/table.ts'
 import { bar, seconds } from '../../shared/progress.ts'
 import { type ReadExperiment, readExperiment } from '../../../gateway/guarded/file.ts'
@@ -261,15 +261,17 @@ function progressLine(shown: ShownRun, width: number): string {
 }
 
 /** Prints a run's state; returns 0 for a waiting, running or completed run. */
-function said({ out, values }: Given, shown: ShownRun): number {
+function said(given: Given, shown: ShownRun): number {
+  const { out, values } = given
   if (values.json === true) out.stdout(JSON.stringify(shown, undefined, 2))
-  else for (const line of runLines(shown)) out.stdout(printable(line))
+  else for (const line of runLines(shown, given)) out.stdout(printable(line))
   return ['completed', 'running', 'pending_approval'].includes(shown.state) ? 0 : 1
 }
 
-export function runLines(shown: ShownRun): string[] {
+export function runLines(shown: ShownRun, given: Pick<Given, 'values'>): string[] {
   const { name, state, phase, reason, faults, rollback, recovery, detection, proposal } = shown
   const left = rollback === undefined ? [] : [...rollback.armed, ...rollback.arms]
+  const approve = `breakwater experiment approve ${name}${shown.needsSignature ? ' --key FILE' : ''}`
   const injected = faults.map((fault) => `${fault.name} ${fault.injected}`).join(', ')
   return [
     `${name}: ${state}${phase === 'over' ? '' : `, ${placeOf(shown)}`}; ${reason}`,
@@ -286,7 +288,7 @@ export function runLines(shown: ShownRun): string[] {
           `steady again ${roundedDuration(recovery.recoveredAfterMs)} after the first effect, ${roundedDuration(recovery.steadyAfterMs ?? 0)} after the end of the faults`,
         ]),
     ...(proposal === undefined ? [] : [proposal]),
-    ...(state === 'pending_approval' ? [`breakwater experiment approve ${name} lets it begin`] : []),
-    ...(state === 'running' ? [`breakwater experiment stop ${name} ends it`] : []),
+    ...(state === 'pending_approval' ? [`${commandFor(given, approve)} lets it begin`] : []),
+    ...(state === 'running' ? [`${commandFor(given, `breakwater experiment stop ${name}`)} ends it`] : []),
   ]
 }
