@@ -8,7 +8,8 @@ const unknown = 'unknown' as const
 
 /**
  * Estimates the effect of a run from the traffic of the last 15 minutes. Without traffic, the figures are `unknown`.
- * `predicted` assumes that each hit call fails. The true error ratio is lower if policies contain the faults.
+ * `predicted` assumes that each fault fails its call. The true error ratio is lower for delays, and where policies
+ * contain the faults.
  */
 export function estimateOf(
   spec: Spec,
@@ -73,13 +74,10 @@ export function estimateOf(
  * Returns the error ratio of the treatment if each hit call fails. The interval follows from the 95 % interval of the
  * recent error ratio.
  */
-function predictedOf(
-  { calls, failed, p95 }: { calls: number; failed: number; p95: number | undefined },
-  rate: number,
-) {
+function predictedOf({ calls, failed }: { calls: number; failed: number }, rate: number) {
   const worst = (ratio: number) => Math.round((ratio + (1 - ratio) * rate) * 1_000) / 1_000
   const { low, high } = wilsonInterval({ successes: failed, units: calls }, 0.05)
-  return { errorRatio: worst(failed / calls), interval: [worst(low), worst(high)], p95Ms: p95 ?? unknown }
+  return { errorRatioIfAllSurface: worst(failed / calls), interval: [worst(low), worst(high)] }
 }
 
 const addressOf = (config: {

@@ -1,4 +1,5 @@
 import type { RunRecord } from '../../experiments/guarded/record.ts'
+import { roundedNumber } from './toon.ts'
 import { quoted } from './untrusted.ts'
 
 /** Limit for the number of listed runs. A further run replaces the oldest run. */
@@ -49,6 +50,14 @@ export function rowOf(run: RunRecord): RunRow {
       estimatesRight: estimates.filter(({ isRight }) => isRight).length,
     }),
   }
+}
+
+/** Returns data with four significant digits in each fraction: more digits tell nothing, and fill the answer. */
+export function rounded<Data>(data: Data): Data {
+  if (typeof data === 'number') return roundedNumber(data) as Data
+  if (Array.isArray(data)) return data.map(rounded) as Data
+  if (typeof data !== 'object' || data === null) return data
+  return Object.fromEntries(Object.entries(data).map(([key, held]) => [key, rounded(held)])) as Data
 }
 
 /** The runs of this gateway, with the runs of earlier processes from the journal. */

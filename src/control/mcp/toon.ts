@@ -31,7 +31,8 @@ function rounded(value: unknown): unknown {
   )
 }
 
-function roundedNumber(value: number): number {
+/** Rounds a fraction to 4 significant digits, and a fraction beyond 1,000 to a whole number. */
+export function roundedNumber(value: number): number {
   if (Number.isInteger(value)) return value
   return Math.abs(value) < 10 ** (DIGITS - 1) ? Number(value.toPrecision(DIGITS)) : Math.round(value)
 }

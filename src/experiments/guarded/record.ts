@@ -256,5 +256,11 @@ export const blankRecord = (spec: Spec) =>
 
 export type Change = Partial<{ -readonly [Key in keyof RunRecord]: RunRecord[Key] }>
 
+/** Returns the number of stages that were played to their end. */
+export const stagesPlayed = ({ stages, spec, firstStage }: RunRecord): number =>
+  stages.filter(
+    ({ beganAtMs, endedAtMs }, at) => endedAtMs - beganAtMs >= (spec.stages[firstStage + at]?.duration ?? 0),
+  ).length
+
 export const isOver = ({ state }: Pick<RunRecord, 'state'>): boolean =>
   state !== 'running' && state !== 'pending_approval'

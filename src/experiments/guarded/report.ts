@@ -4,7 +4,7 @@ import { type Block, markdownBlock, markdownLine } from '../blocks.ts'
 import type { Judged } from './claims.ts'
 import { approachInWords, breachInWords, ruleInWords } from './gate.ts'
 import type { Figures } from './meter.ts'
-import type { RunRecord } from './record.ts'
+import { isOver, type RunRecord } from './record.ts'
 import { sequenceOf } from './sequence.ts'
 import { numbered } from '../../units/numbered.ts'
 
@@ -241,8 +241,14 @@ function lookedAt(atMs: number | undefined, tookMs: number | undefined): string 
   return `checked ${roundedDuration(atMs)} after the start, after a rollback of ${roundedDuration(tookMs)}`
 }
 
-function estimateBlock({ estimates }: RunRecord): Block {
-  if (estimates.length === 0) return 'The author gave no estimates.'
+function estimateBlock(run: RunRecord): Block {
+  const { estimates, spec } = run
+  if (estimates.length === 0)
+    return Object.keys({ ...spec.estimate }).length === 0
+      ? 'The author gave no estimates.'
+      : isOver(run)
+        ? 'No estimate could be compared with the result.'
+        : 'Estimates are compared at the end.'
   const right = estimates.filter(({ isRight }) => isRight).length
   return {
     table: {

@@ -8,7 +8,7 @@ export const estimateBlastRadius = defineTool({
   name: 'estimate_blast_radius',
   title: 'Estimate of the blast radius',
   description:
-    'Estimates from the traffic of the last 15 minutes: hits per minute, tasks, tenants, tools that write, servers in the same process or pool, and the expected error ratio and p95. Without traffic a figure is `unknown`, never 0.',
+    'Estimates from the traffic of the last 15 minutes: hits per minute, tasks, tenants, tools that write, servers in the same process or pool, and the error ratio if each fault surfaces as an error. Without traffic a figure is `unknown`, never 0.',
   access: 'read',
   input: z.strictObject({
     plan: z.string().max(64).optional().describe('Name of a plan from list_plans.'),

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { refusal } from '../../../approval/refusal.ts'
-import { isOver, type RunRecord } from '../../../experiments/guarded/record.ts'
+import { isOver, type RunRecord, stagesPlayed } from '../../../experiments/guarded/record.ts'
 import { runMarkdownOf } from '../../../experiments/guarded/report.ts'
 import { sequenceOf } from '../../../experiments/guarded/sequence.ts'
 import { lengthOf } from '../../../experiments/guarded/spec.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import { duration } from '../../../units/duration.ts'
-import { rowOf } from '../run-history.ts'
+import { rounded, rowOf } from '../run-history.ts'
 import { quoted } from '../untrusted.ts'
 import {
   bounded,
@@ -49,29 +49,31 @@ export const getRun = defineTool({
     const found = await history.find(name)
     if (found === undefined) return refusal('not_found', `there is no run ${name}`, { see: 'list_runs' })
     const run = wait === 0 || isOver(found) ? found : await waitedFor(found, wait, context)
-    const text = `Run ${run.id} of ${run.name} is ${run.state}.`
+    const state =
+      run.state === 'running' && run.phase === 'recovery'
+        ? 'ending: recovering'
+        : run.state.replaceAll('_', ' ')
+    const text = `Run ${run.id} of ${run.name} is ${state}.`
     switch (part) {
       case 'summary':
-        return { ok: true, text, data: bounded(summaryOf(run)) }
+        return { ok: true, text, data: bounded(rounded(summaryOf(run))) }
       case 'stages':
         return tableAnswer(
-          run.stages.map(({ share, beganAtMs, endedAtMs, control, treatment, claims }) => ({
-            share,
-            beganAtMs,
-            endedAtMs,
-            control,
-            treatment,
-            claims,
-          })),
+          run.stages.map(({ share, beganAtMs, endedAtMs, control, treatment, claims }) =>
+            rounded({ share, beganAtMs, endedAtMs, control, treatment, claims }),
+          ),
           page,
           text,
         )
       case 'samples':
-        return tableAnswer(run.samples, page, text, 'phase')
+        return tableAnswer(run.samples.map(rounded), page, text, 'phase')
       case 'decisions':
         return tableAnswer(
           // The reason may quote an agent.
-          run.decisions.map(({ why, ...decision }) => ({ ...decision, untrusted: { why: quoted(why) } })),
+          run.decisions.map(({ why, ...decision }) => ({
+            ...rounded(decision),
+            untrusted: { why: quoted(why) },
+          })),
           page,
           text,
         )
@@ -120,7 +122,7 @@ function summaryOf(run: RunRecord): Record<string, unknown> {
     ...rowOf(run),
     phase: run.phase,
     stage: run.stage + 1,
-    stagesOver: run.stages.length,
+    stagesOver: stagesPlayed(run),
     before: hypothesis.before,
     after: hypothesis.after,
     rules: rules.length,

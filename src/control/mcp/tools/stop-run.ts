@@ -29,7 +29,8 @@ export const stopRun = defineTool({
     cut: cutMark,
   }),
   run({ run, all, why }, { agent, operations: { agentRuns } }) {
-    if (run === undefined && !all) return refusal('invalid', 'give run or all')
+    if (run === undefined && !all)
+      return refusal('invalid', 'give run (an id, or the name of a plan), or all: true')
     const stopped = agentRuns.active.stop(agent, run !== undefined && !all ? { run } : 'all', quoted(why))
     if ('ok' in stopped) return stopped
     const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
@@ -41,11 +42,21 @@ export const stopRun = defineTool({
     }))
     return {
       ok: true,
-      text:
-        rows.length === 0
-          ? 'No run was active.'
-          : `Ended: ${numbered(rows.length, 'run')}. All faults of the ended runs are removed.`,
+      text: rows.length === 0 ? 'No run was active.' : stoppedInWords(rows),
       data: bounded({ stopped: rows }),
     }
   },
 })
+
+/** A run that was stopped in a stage ends once it knows whether the servers recover. */
+function stoppedInWords(rows: readonly { readonly state: string }[]): string {
+  const ending = rows.filter(({ state }) => state === 'running').length
+  const ended = rows.length - ending
+  return [
+    ...(ended === 0 ? [] : [`Ended: ${numbered(ended, 'run')}.`]),
+    ...(ending === 0
+      ? []
+      : [`Ending: ${numbered(ending, 'run')}, \`aborted\` once the recovery is over; look with get_run.`]),
+    'All faults of these runs are removed.',
+  ].join(' ')
+}
