@@ -1,3 +1,4 @@
+import { limitInWords } from '../../approval/fault-limits.ts'
 import type { Envelope } from '../../approval/envelope.ts'
 import { inUnits } from '../../gateway/control-mcp/free-fields.ts'
 import { printable } from '../../telemetry/printable.ts'
@@ -48,7 +49,8 @@ function limitLines({ gate, gateWindow, traffic, windows, budget }: Envelope): s
 
 function faultLine({ type, maxRate, limits, texts }: Envelope['faults'][number]): string {
   const numbers = Object.entries(limits).map(
-    ([path, most]) => `${path} up to ${inUnits(type, path.split('.'), most)}`,
+    ([path, limit]) =>
+      `${path} ${limitInWords(limit, type, path, (value) => inUnits(type, path.split('.'), value))}`,
   )
   const free = texts.map((text) => JSON.stringify(text)).join(', ')
   return [
