@@ -130,16 +130,17 @@ export class RunIndex {
     return this.#ids.has(id)
   }
 
-  /** Adds a run; resolves once the run is on disk. Ignores a run that the index has already. Rejects when writing fails. */
-  addRun(run: RunSummary, now: number): Promise<void> {
-    if (this.#ids.has(run.id)) return Promise.resolve()
-    this.#ids.add(run.id)
-    return this.#add({ kind: 'run', at: now, run: toLine(run) })
+  /** Adds runs; resolves once all are on disk. Ignores runs that the index has already. Rejects when writing fails. */
+  addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
+    const added = runs.filter(({ id }) => !this.#ids.has(id))
+    for (const { id } of added) this.#ids.add(id)
+    return this.#add(...added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) })))
   }
 
-  #add(entry: IndexEntry): Promise<void> {
+  #add(...entries: readonly IndexEntry[]): Promise<void> {
     const next = this.#last.then(async () => {
-      await this.#put([entry])
+      if (entries.length === 0) return
+      await this.#put(entries)
       await this.#writeHead()
     })
     this.#last = next.catch(() => undefined)

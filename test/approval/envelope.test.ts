@@ -99,7 +99,7 @@ test('exceeded limits have the units of their fields, and the ladder names its r
   const distribution = { kind: 'uniform', min: '1s', max: '8s' }
   const found = (spec: Spec) => outsideOf(envelopeOf(), runOf({ spec }))
   const [longer] = found(specOf(fault({ distribution })))
-  assert.deepEqual([longer?.allowed, longer?.asked], ['5s', '8s'])
+  assert.deepEqual([longer?.allowed, longer?.asked], ['at most 5s', '8s'])
   const [wide] = found(specOf(stage(0.5)))
   assert.equal(wide?.allowed, '10% now (rungs 10%, 25%, 50%; no completed run yet)')
 })

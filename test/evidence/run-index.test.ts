@@ -17,7 +17,7 @@ let folders = 0
 async function written(count: number): Promise<string> {
   const own = join(folder, String(folders++))
   const { index } = await RunIndex.open(own, 0)
-  for (let at = 0; at < count; at++) await index.addRun(summary(at), at)
+  for (let at = 0; at < count; at++) await index.addRuns([summary(at)], at)
   await index.close()
   return own
 }
@@ -34,8 +34,8 @@ test('an index keeps runs over processes, each once', async () => {
   const own = await written(3)
   const { index, problem } = await RunIndex.open(own, 0)
   assert.equal(problem, undefined)
-  await index.addRun(summary(1), 9)
-  await index.addRun(summary(3), 9)
+  await index.addRuns([summary(1)], 9)
+  await index.addRuns([summary(3)], 9)
   await index.close()
   assert.deepEqual(await idsOf(own), ['run-0', 'run-1', 'run-2', 'run-3'])
   assert.deepEqual((await readIndex(own)).problems, [])
@@ -46,7 +46,7 @@ test('a process that ends at any byte of a line loses this line only, and the in
   const before = await readFile(indexPath(own))
   const head = await readFile(join(own, 'runs.head'))
   const next = await RunIndex.open(own, 0)
-  await next.index.addRun(summary(4), 5)
+  await next.index.addRuns([summary(4)], 5)
   await next.index.close()
   const { length } = await readFile(indexPath(own))
   for (let cut = 0; cut < 200; cut++) {
@@ -59,7 +59,7 @@ test('a process that ends at any byte of a line loses this line only, and the in
     assert.match(torn.problems[0]!, /cut off in the middle/)
     const opened = await RunIndex.open(copy, 7)
     assert.match(String(opened.problem), /the last line of .* was cut/)
-    await opened.index.addRun(summary(9), 8)
+    await opened.index.addRuns([summary(9)], 8)
     await opened.index.close()
     assert.deepEqual(await idsOf(copy), ['run-0', 'run-1', 'run-2', 'run-3', 'run-9'])
     const { cuts, problems } = await readIndex(copy)
@@ -109,7 +109,7 @@ test('an anchor finds a change by somebody who has the key of the folder', async
   assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
   // Later runs do not matter.
   const { index } = await RunIndex.open(own, 0)
-  await index.addRun(summary(5), 5)
+  await index.addRuns([summary(5)], 5)
   await index.close()
   assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
   // The forger has the folder with its key, and writes a whole new index.
@@ -118,7 +118,7 @@ test('an anchor finds a change by somebody who has the key of the folder', async
   await rm(join(forged, 'runs.head'))
   const other = await RunIndex.open(forged, 0)
   for (let at = 0; at < 6; at++)
-    await other.index.addRun(summary(at, at === 2 ? { verdict: 'failed' } : {}), at)
+    await other.index.addRuns([summary(at, at === 2 ? { verdict: 'failed' } : {})], at)
   await other.index.close()
   const read = await readIndex(forged)
   assert.deepEqual(read.problems, [], 'the chain alone does not find the forger')
@@ -132,7 +132,7 @@ test('an anchor finds a change by somebody who has the key of the folder', async
 test('a line that is no summary is left out of the runs, and is no damage', async () => {
   const own = await written(2)
   const { index } = await RunIndex.open(own, 0)
-  await index.addRun({ ...summary(2), format: 2 } as never, 3)
+  await index.addRuns([{ ...summary(2), format: 2 } as never], 3)
   await index.close()
   assert.deepEqual(await idsOf(own), ['run-0', 'run-1'])
   await appendFile(indexPath(own), 'no line\n')

@@ -1,3 +1,4 @@
+import { RunIndex } from '../../src/evidence/run-index.ts'
 import type { RunSummary } from '../../src/evidence/summary.ts'
 
 const hour = 3_600_000
@@ -72,4 +73,11 @@ export function summary(at = 0, more: Partial<RunSummary> = {}): RunSummary {
     share: 0.5,
     ...more,
   }
+}
+
+/** Writes an index of these runs to a state folder. */
+export async function indexed(stateDir: string, runs: readonly RunSummary[]): Promise<void> {
+  const { index } = await RunIndex.open(stateDir, 0)
+  await index.addRuns(runs, 0)
+  await index.close()
 }

@@ -6,6 +6,7 @@ import { readPublicKey } from '../../approval/keys.ts'
 import { anchorOf, signedAnchorSchema, unprovenBy } from '../../evidence/anchor.ts'
 import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../evidence/questions.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
+import { regressions, type Trend, trendMetrics, type TrendOptions, trendOf } from '../../evidence/trend.ts'
 import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import type { Tone } from '../../telemetry/colours.ts'
@@ -40,6 +41,15 @@ const filters = {
   },
 } as const
 
+const acrossOption = {
+  across: {
+    kind: 'choice',
+    of: ['policies'],
+    value: 'FIELD',
+    about: '`policies`: also compares runs with different policies, and says so',
+  },
+} as const
+
 const verdictOption = {
   verdict: { kind: 'choice', of: verdicts, value: 'VERDICT', about: `one of: ${verdicts.join(', ')}` },
 } as const
@@ -60,13 +70,15 @@ const usage = `breakwater runs NAME [--state DIR | --config FILE]
   show ID     a run: verdict with its proof, claims with intervals, fates of the faults
   coverage    tests of each server with each type of fault
   recovery    recovery times, and the promised times
+  trend       change of a plan's recovery time, p95 and error ratio over comparable runs, however often one looks
+  regressions the trends of all plans, adjusted for their number; exit code 1 when one is degrading
   estimates   how often the authors were right
   due         plans with \`every\` and without a run that is evidence in this time; exit code 1 when one is overdue
   export      writes the index as tables: --parquet DIR, --jsonl DIR or --csv DIR
   anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
   verify      checks the index, and each anchor; exit code 1 for a problem
 
-${optionLines({ ...common, ...filters, ...verdictOption, ...keyOption, ...trustOption })}`
+${optionLines({ ...common, ...filters, ...verdictOption, ...acrossOption, ...keyOption, ...trustOption })}`
 
 interface Asked {
   readonly values: Values & { readonly state: string | undefined; readonly config: string | undefined }
@@ -157,6 +169,34 @@ const questions: Readonly<Record<string, Question>> = {
         ],
       ),
   },
+  trend: {
+    options: { ...filters, ...acrossOption },
+    async run(asked) {
+      if (asked.values.plan === undefined) throw new Misuse('--plan NAME is missing')
+      const own = await filtered(asked, ['treatment'])
+      if (own.length === 0) throw new UnusableInput(`the index has no run of ${String(asked.values.plan)}`)
+      const trends = trendMetrics.map((metric) => trendOf(own, metric, acrossIn(asked)))
+      return answer(asked, trends, () => rows(asked, TREND_HEAD, trends.map(trendCells)))
+    },
+  },
+  regressions: {
+    options: { ...filters, ...acrossOption },
+    async run(asked) {
+      const found = regressions(await filtered(asked, ['treatment']), acrossIn(asked))
+      await answer(asked, found, () =>
+        rows(
+          asked,
+          ['PLAN', ...TREND_HEAD, 'ADJUSTED P'],
+          found.map(({ name, trend, adjustedP }) => [
+            name,
+            ...trendCells(trend),
+            numberOf(adjustedP ?? null),
+          ]),
+        ),
+      )
+      return found.some(({ trend, holds }) => holds && trend.answer === 'degrading') ? 1 : 0
+    },
+  },
   estimates: {
     options: filters,
     run: (asked) =>
@@ -211,8 +251,44 @@ const tones: Readonly<Record<Verdict, Tone>> = {
   'no evidence': 'doubtful',
 }
 
-async function filtered({ values, env }: Asked): Promise<readonly RunSummary[]> {
-  const all = await storedRuns(values, env, [])
+const acrossIn = ({ values }: Asked): TrendOptions =>
+  values.across === 'policies' ? { across: 'policies' } : {}
+
+const TREND_HEAD = ['METRIC', 'TREND', 'RUNS', 'BEFORE', 'AFTER', 'SINCE', 'NOTE']
+
+function trendCells(trend: Trend): readonly Cell[] {
+  const { metric, answer, n, across } = trend
+  const shown = (value: number | undefined) =>
+    value === undefined ? '–' : metric === 'error_ratio' ? percent(value) : roundedDuration(value)
+  const tone = answer === 'degrading' ? 'bad' : answer === 'improving' ? 'good' : 'doubtful'
+  const first = [metric, { text: answer, tone } as const, n]
+  const mixed = across === undefined ? '' : `across ${across}`
+  if (!('split' in trend))
+    return [
+      ...first,
+      '–',
+      '–',
+      '–',
+      'differ' in trend ? `the runs differ in ${trend.differ.join(', ')}` : mixed,
+    ]
+  const { split } = trend
+  if (answer === 'no change found') {
+    const factor = trend.wouldHaveSeen?.factor
+    const note = factor === undefined ? '' : `would have seen × ${factor.toFixed(2)}`
+    return [...first, '–', '–', '–', [note, mixed].filter(Boolean).join('; ')]
+  }
+  const notes =
+    'shape' in trend ? [trend.shape, trend.promise === undefined ? '' : `promise ${trend.promise}`] : []
+  const note = [...notes, mixed].filter(Boolean).join('; ')
+  return [...first, shown(split.before), shown(split.after), split.run, note]
+}
+
+/** `arms`: the arms whose durations are read; default none. */
+async function filtered(
+  { values, env }: Asked,
+  arms: readonly string[] = [],
+): Promise<readonly RunSummary[]> {
+  const all = await storedRuns(values, env, arms)
   const found = all.filter(
     ({ name, targets, verdict }) =>
       (values.plan === undefined || name === values.plan) &&

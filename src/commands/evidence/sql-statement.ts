@@ -1,15 +1,10 @@
-/** White space, empty statements and comments in front of a statement. */
-const BEFORE = String.raw`^(?:\s|;|--[^\n]*(?:\n|$)|/\*[\s\S]*?\*/)*`
+/** A query, after white space, empty statements and comments. */
+const QUERY =
+  /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*(?:\(|(?:select|with|from|values|table|describe|desc|show|summarize|pivot|unpivot)\b)/i
 
-const QUERY = new RegExp(
-  `${BEFORE}(?:\\(|(?:select|with|from|values|table|describe|desc|show|summarize|pivot|unpivot)\\b)`,
-  'i',
-)
-
-const EXPLAIN = new RegExp(
-  `${BEFORE}explain\\b\\s*(?:analyze\\b\\s*)?(?:\\(\\s*(?:analyze|format)\\b[^()]*\\)\\s*)?`,
-  'i',
-)
+/** EXPLAIN with its options, after the same. */
+const EXPLAIN =
+  /^(?:\s|;|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*explain\b\s*(?:analyze\b\s*)?(?:\(\s*(?:analyze|format)\b[^()]*\)\s*)?/i
 
 /**
  * Returns the query in a text: the whole text, or the text behind EXPLAIN. Undefined unless the text begins like a

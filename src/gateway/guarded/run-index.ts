@@ -38,16 +38,18 @@ export async function openRunIndex(
   const { index, problem } = await RunIndex.open(stateDir, clock.wall())
   if (problem !== undefined) log.warn({ stateDir, problem }, 'the index of runs is damaged')
   const bootId = randomBytes(8).toString('hex')
-  const add = async (run: RunRecord) => {
+  const add = async (runs: readonly RunRecord[]) => {
     try {
-      await index.addRun(summaryOf(run, factsOf(run, bootId, parts)), clock.wall())
+      const summaries = runs.map((run) => summaryOf(run, factsOf(run, bootId, parts)))
+      await index.addRuns(summaries, clock.wall())
     } catch (error) {
-      log.warn({ run: run.id, problem: (error as Error).message }, 'a run could not be added to the index')
+      const ids = runs.map(({ id }) => id)
+      log.warn({ runs: ids, problem: (error as Error).message }, 'runs could not be added to the index')
     }
   }
-  for (const run of earlier) if (!index.has(run.id)) await add(run)
+  await add(earlier.filter(({ id }) => !index.has(id)))
   return {
-    add,
+    add: (run) => add([run]),
     async close() {
       const limit = new Cancellation()
       const late = clock.sleep(CLOSE_MS, limit).catch(() => undefined)

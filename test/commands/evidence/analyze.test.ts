@@ -10,10 +10,11 @@ import { analyze } from '../../../src/commands/evidence/analyze.ts'
 import { askSql, MEMORY_BYTES, requireSql, SQL_PACKAGE } from '../../../src/commands/evidence/sql.ts'
 import { writeTables } from '../../../src/commands/evidence/table-files.ts'
 import { DELIVERY_QUERY } from '../../../src/evidence/deployments.ts'
+import { indexed } from '../../evidence/runs.ts'
 import { createTable } from '../../../src/evidence/table.ts'
 import { runTables } from '../../../src/evidence/tables.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { tableRun, tableRuns } from '../../evidence/table-runs.ts'
+import { tableRuns } from '../../evidence/table-runs.ts'
 import { withDuckdb, withoutDuckdb } from '../../support/duckdb.ts'
 import { main } from '../../support/main.ts'
 import { ownChildren } from '../../support/processes.ts'
@@ -33,7 +34,7 @@ after(() => rm(folder, { recursive: true, force: true }))
 const state = join(folder, 'state')
 await mkdir(state)
 const runs = tableRuns(40)
-await writeFile(join(state, 'runs.jsonl'), runs.map((run) => `${JSON.stringify(run)}\n`).join(''))
+await indexed(state, runs)
 
 const unbounded = isLinux ? [] : ['--unbounded-memory']
 
@@ -535,8 +536,7 @@ function told(t: TestContext, what: string, began: number, { stderr }: Ran): voi
 test('ten thousand runs are exported and asked in bounded memory', async (t) => {
   const many = join(folder, 'many')
   await mkdir(many)
-  const lines = Array.from({ length: 10_000 }, (_, n) => `${JSON.stringify(tableRun(n))}\n`)
-  await writeFile(join(many, 'runs.jsonl'), lines.join(''))
+  await indexed(many, tableRuns(10_000))
   const built = (path: string) => new URL(`../../../${path}`, import.meta.url).href
 
   let began = performance.now()

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -9,6 +9,7 @@ import { writeTables } from '../../../src/commands/evidence/table-files.ts'
 import { csvRows } from '../../../src/evidence/csv.ts'
 import { type Cell, type Column, createTable, type Table, written } from '../../../src/evidence/table.ts'
 import { runTables } from '../../../src/evidence/tables.ts'
+import { indexed } from '../../evidence/runs.ts'
 import type { RunSummary } from '../../../src/evidence/summary.ts'
 import { tableRun, tableRuns } from '../../evidence/table-runs.ts'
 import { withDuckdb } from '../../support/duckdb.ts'
@@ -20,7 +21,7 @@ after(() => rm(folder, { recursive: true, force: true }))
 const runs = tableRuns(1_203)
 const state = join(folder, 'state')
 await mkdir(state)
-await writeFile(join(state, 'runs.jsonl'), runs.map((run) => `${JSON.stringify(run)}\n`).join(''))
+await indexed(state, runs)
 
 async function run(...args: string[]) {
   const lines: string[] = []

@@ -15,6 +15,7 @@ import {
   signedPart,
   type SignedReport,
 } from '../../../src/evidence/compliance-report.ts'
+import { indexed } from '../../evidence/runs.ts'
 import { parsePeriod, type Period } from '../../../src/evidence/period.ts'
 import { runKinds } from '../../../src/evidence/summary.ts'
 import { version } from '../../../src/protocol/identity.ts'
@@ -37,7 +38,7 @@ const runs = runKinds.map((kind, at) =>
     rto: { promisedMs: 30_000, measuredMs: 12_000 },
   }),
 )
-await writeFile(join(folder, 'runs.jsonl'), runs.map((run) => `${JSON.stringify(run)}\n`).join(''))
+await indexed(folder, runs)
 
 async function run(...args: string[]) {
   const said = { stdout: '', stderr: '' }
