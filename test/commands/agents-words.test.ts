@@ -34,7 +34,7 @@ describe('what a person reads before a signature', () => {
       /claude-sre/,
       /target search, identity a{64}: tools query_docs/,
       /read_only/,
-      /conn\.latency: rate up to 0\.4; distribution\.delay up to 5s; no free text/,
+      /conn\.latency: rate up to 0\.4; distribution\.delay at most 5s; no free text/,
       /a run has one fault/,
       /10%, then 25%, then 50%/,
       /a stage lasts up to 6m, and a run up to 21m/,

@@ -25,7 +25,7 @@ export function envelopeLines(envelope: Envelope): string[] {
     `the shares of the calls rise by rungs: ${ladder.map(percentIn).join(', then ')}`,
     `a stage lasts up to ${formatDuration(maxStage)}, and a run up to ${formatDuration(maxRun)}`,
     ...limitLines(envelope),
-  ].map((line) => printable(line))
+  ].map((line) => printable(line, Infinity))
 }
 
 function limitLines({ gate, gateWindow, traffic, windows, budget }: Envelope): string[] {

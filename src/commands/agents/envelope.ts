@@ -9,7 +9,6 @@ import type { Env } from '../../config/files/interpolate.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { glob } from '../../mesh/match.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { printable } from '../../telemetry/printable.ts'
 import { listed, optionLines, optionsOf, type Output, UnusableInput } from '../shared/arguments.ts'
 import {
   ask,
@@ -160,7 +159,7 @@ const sign: Command = {
       throw new UnusableInput(
         `${file}: proposers: write the name of an agent in place of ${PLACEHOLDER}: ${known(agents)}`,
       )
-    for (const line of envelopeLines(envelope)) given.out.stderr(printable(line, Infinity))
+    for (const line of envelopeLines(envelope)) given.out.stderr(line)
     for (const name of unknown)
       given.out.stderr(
         `breakwater: warning: no token in gateway.controlMcp.tokens has the name ${name}: ${known(agents)}`,
