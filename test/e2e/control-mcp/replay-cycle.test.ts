@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parse, stringify } from 'yaml'
@@ -24,7 +24,9 @@ const shipped = parse(await readFile('config/cycles/pool-cut.yaml', 'utf8')) as 
 
 before(async () => {
   folder = await newFolder()
-  config = join(folder, 'drills.yaml')
+  // The diff of the script names config/drills.yaml.
+  await mkdir(join(folder, 'config'))
+  config = join(folder, 'config', 'drills.yaml')
   const controlMcp = controlMcpOf([alice], { plans: resolve('config/experiments') })
   const text = await readFile('config/drills.yaml', 'utf8')
   await writeFile(
