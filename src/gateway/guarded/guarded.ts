@@ -95,7 +95,10 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
         return recorded?.id === run.id ? [recorded] : []
       }),
       { clock, log, live: parts.live, stateDir },
-    )
+    ).catch((error: Error) => {
+      log.warn({ stateDir, problem: error.message }, 'the index of runs is off: it cannot be read or written')
+      return undefined
+    })
   parts.controller.killSwitch.onKill(() => {
     const { by, why } = parts.controller.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
     guarded.killed(by, why)

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { headerOf } from '../../../src/commands/agents/signer.ts'
@@ -7,9 +7,10 @@ import { main as ownMain } from '../../support/main.ts'
 import { noTerminal, TerminalProgram } from '../../support/pseudo-terminal.ts'
 import { until } from '../../support/until.ts'
 import { PASSPHRASE, person } from '../control-mcp/scene.ts'
-import { cleanUp, Gateway } from '../support/gateway.ts'
+import { FlakyServer } from '../support/flaky.ts'
+import { cleanUp, Gateway, newFolder } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
-import { ask, comesTo, isWritten, specOf, started, traffic } from './scene.ts'
+import { ask, comesTo, isWritten, partsWith, specOf, started, traffic } from './scene.ts'
 
 after(cleanUp)
 
@@ -80,6 +81,18 @@ test('the index keeps verdicts over restarts and crashes, and a person proves it
   assert.equal((await question(folder, 'due')).code, 0, 'a run of an hour ago is due later')
   assert.match((await question(folder, 'show', 'nothing')).text, /the index has no run nothing/)
   assert.deepEqual((await question(folder, 'verify', '--json')).code, 0)
+})
+
+test('an index that cannot be used is off, and the gateway serves all the same', async () => {
+  const folder = await newFolder()
+  // Nobody can read or write a folder as a file.
+  await mkdir(join(folder, 'state', 'runs.jsonl'), { recursive: true })
+  const server = await FlakyServer.start()
+  const gateway = await Gateway.start(partsWith(folder, server.url), { folder })
+  await gateway.waitFor('up', 'flaky')
+  assert.ok(gateway.log.some(({ msg }) => /the index of runs is off/.test(String(msg))))
+  const { code, text } = await question(folder, 'list')
+  assert.deepEqual([code, /cannot be read/.test(text)], [1, true], text)
 })
 
 test('a person anchors the index by a passphrase, and later verifies it', { skip: noTerminal }, async () => {
