@@ -15,6 +15,7 @@ import { Experiments } from '../experiments/experiments.ts'
 import { GuardedArms } from '../experiments/guarded/arms.ts'
 import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import { armNames } from '../experiments/schema.ts'
+import type { GameDays } from '../gamedays/gamedays.ts'
 import { createKeyedRandom } from '../mesh/keyed-random.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
@@ -42,9 +43,10 @@ import type { ControlMcp } from './control-mcp/control-mcp.ts'
 import { RecentTraffic } from '../control/mcp/traffic.ts'
 import { Trust } from '../approval/trust.ts'
 import { createEvents } from './events.ts'
+import { listenersOf, openGameDays } from './gamedays.ts'
 import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
-import { compileGeneration, type GenerationParts } from './generation.ts'
+import { type CallListener, compileGeneration, type GenerationParts } from './generation.ts'
 import { stopListening } from '../downstream/http/server.ts'
 import { createControlGuards, createGuards } from './guards.ts'
 import { addressOf, createControlPlane, createDataPlane, listenAt, registerControl } from './planes.ts'
@@ -192,11 +194,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   // The first generation.
   const load = { inFlight: 0, detached: 0 }
   const traffic = gateway.controlMcp === undefined ? undefined : new RecentTraffic(clock)
+  const listeners = new Set<() => readonly CallListener[]>()
+  if (traffic !== undefined) listeners.add(() => [(...call) => traffic.add(...call)])
   const parts: GenerationParts = {
     ...common,
     experiments: arms,
     load,
-    traffic,
+    listeners: () => [...listeners].flatMap((listenersNow) => listenersNow()),
     context,
     chaos,
     replies,
@@ -282,7 +286,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     needsSignature: trust.size > 0,
     mayApproveOwn: (gateway.controlMcp?.approval ?? (trust.size > 1 ? 'other' : 'self')) === 'self',
-    onOver: (run) => controlMcp?.ended(run),
+    onOver(run) {
+      controlMcp?.ended(run)
+      gameDays.ended(run)
+    },
     exceededBy: (...run) => controlMcp?.agentRuns.active.exceededBy(...run),
     controller,
     arms,
@@ -295,6 +302,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     stateProblem,
   })
   const guarded: GuardedExperiments = opened.guarded
+  const gameDays: GameDays = await openGameDays({
+    clock,
+    log,
+    guarded,
+    live,
+    incidents: health.incidents,
+    refresh,
+    stateDir,
+    stateProblem,
+    environment,
+  })
+  listeners.add(() => listenersOf(gameDays))
   const noticed = (server: string, sign: string | undefined) => {
     if (sign !== undefined) guarded.noticed(server, sign)
   }
@@ -365,6 +384,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     dynamic,
     incidents: health.incidents,
     guarded,
+    gameDays,
     agentRuns: controlMcp?.agentRuns,
     agentNames: controlMcp?.agents ?? [],
     reloader,
@@ -431,8 +451,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     reload,
     close() {
       watch.close()
-      return (closing ??= guarded
+      return (closing ??= gameDays
         .close()
+        .then(() => guarded.close())
         .then(() => opened.closeIndex())
         .then(() => controlMcp?.close())
         .then(() => shutDown(ends)))

@@ -17,7 +17,6 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import { Names } from '../registry/names.ts'
 import { readdress } from '../registry/references.ts'
 import { Server } from '../registry/server.ts'
-import type { RecentTraffic } from '../control/mcp/traffic.ts'
 import { type AccessLog, createAccessLog } from '../telemetry/access-log.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { TaskCalls } from '../telemetry/task-calls.ts'
@@ -53,8 +52,8 @@ export interface GenerationParts {
   readonly events: Pick<GatewayEvents, 'emit'>
   /** Counts calls in progress whose agents have left. */
   readonly load: { detached: number }
-  /** Hears of each ended call, for the control MCP server; undefined without this server. */
-  readonly traffic?: Pick<RecentTraffic, 'add'> | undefined
+  /** Hear of each ended call; asked for each generation, so that nobody listening costs nothing. */
+  readonly listeners?: () => readonly CallListener[]
   /** Creates the connections to a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
 }
@@ -124,7 +123,11 @@ function assemble(
   }
   const held = [...servers.values()]
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
-  const accessLog = heardBy(parts.traffic, createAccessLog(config.telemetry.accessLog, parts), isListed)
+  const accessLog = heardBy(
+    parts.listeners?.() ?? [],
+    createAccessLog(config.telemetry.accessLog, parts),
+    isListed,
+  )
   const seen = observe({ ...parts, isListed, accessLog, faults: parts.chaos.faults })
   const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
   const state = parts.context.state.ofGeneration()
@@ -178,16 +181,20 @@ function assemble(
   }
 }
 
-/** Returns an access log that also counts calls for the control MCP server. */
+/** Hears of an ended call. `isListed`: whether the server's list of tools has the tool. */
+export type CallListener = (call: Call, outcome: Outcome, tookMs: Millis, isListed: boolean) => void
+
+/** Returns an access log that also tells the listeners of each call. */
 function heardBy(
-  traffic: GenerationParts['traffic'],
+  listeners: readonly CallListener[],
   log: AccessLog,
   isListed: (server: string, tool: string) => boolean,
 ): AccessLog {
-  if (traffic === undefined) return log
+  if (listeners.length === 0) return log
   return (call, outcome, result, tookMs, overheadMs) => {
     log(call, outcome, result, tookMs, overheadMs)
-    traffic.add(call, outcome, tookMs, call.tool !== undefined && isListed(call.server, call.tool))
+    const isKnown = call.tool !== undefined && isListed(call.server, call.tool)
+    for (const hear of listeners) hear(call, outcome, tookMs, isKnown)
   }
 }
 

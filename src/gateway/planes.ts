@@ -6,6 +6,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
+import type { GameDays } from '../gamedays/gamedays.ts'
 import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { type Address, parseAddress } from '../units/address.ts'
@@ -24,6 +25,7 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import { registerAdminChaos } from '../routes/admin-chaos.ts'
 import { registerAdminIncidents } from '../routes/admin-incidents.ts'
 import { registerAdminApprovals } from '../routes/admin-approvals.ts'
+import { registerAdminGameDays } from '../routes/admin-gamedays.ts'
 import { registerAdminGuarded } from '../routes/admin-guarded.ts'
 import { registerAdminExperiments } from '../routes/admin-experiments.ts'
 import {
@@ -59,6 +61,7 @@ import {
   isOfAnotherSite,
   type ServerGuards,
 } from '../downstream/http/server.ts'
+import { gameDayPlanSchema } from './gamedays.ts'
 import { experimentSpec } from './guarded/spec.ts'
 import { serverTargets } from './chaos.ts'
 import type { Reloader } from './reload.ts'
@@ -267,6 +270,7 @@ export interface ControlParts {
   readonly incidents: Incidents
   readonly experiments: Experiments
   readonly guarded: GuardedExperiments
+  readonly gameDays: GameDays
   /** The runs of agents; undefined without the control MCP server. */
   readonly agentRuns: AgentRuns | undefined
   /** Names of the agents that have a token of the control MCP server. */
@@ -290,6 +294,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     experiments,
     incidents,
     guarded,
+    gameDays,
     agentRuns,
     agentNames,
     reloader,
@@ -317,6 +322,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminIncidents(app, { incidents })
   registerAdminExperiments(app, { live, clock, experiments, guarded })
   registerAdminGuarded(app, { guarded, spec: experimentSpec, agentRuns })
+  registerAdminGameDays(app, { gameDays, guarded, plan: gameDayPlanSchema })
   if (agentRuns !== undefined)
     registerAdminApprovals(app, {
       agentRuns,

@@ -133,6 +133,8 @@ interface Beginning {
   stopped?: string
 }
 
+const noRefusals = (_: Survey): readonly string[] => []
+
 /** The proof of an approver whose name came with the control token. */
 const CLAIMED: ApproverProof = { proved: 'claimed' }
 
@@ -263,7 +265,7 @@ export class GuardedExperiments {
     // A race: an operator or the end of the gateway may have stopped the run during the write.
     if (this.#pending.get(run.name) !== run)
       return { ok: false, refusals: [this.#last.get(run.name)?.reason ?? 'it was stopped'] }
-    this.#specs.set(run.id, spec)
+    this.#specs.set(run.id, { spec, recheck: request.recheck ?? noRefusals })
     this.#publish(run)
     return { ok: true, run }
   }
@@ -274,9 +276,10 @@ export class GuardedExperiments {
    */
   async approve(name: string, by: string, proof?: ApproverProof, only?: ApprovedRun): Promise<Asked> {
     const pending = this.#pending.get(name)
-    const spec = pending && this.#specs.get(pending.id)
-    if (pending === undefined || spec === undefined)
+    const asked = pending && this.#specs.get(pending.id)
+    if (pending === undefined || asked === undefined)
       return { ok: false, refusals: [`experiment "${name}" does not wait for approval`] }
+    const { spec } = asked
     if (only !== undefined && only.id !== pending.id)
       return {
         ok: false,
@@ -301,10 +304,11 @@ export class GuardedExperiments {
       reason: `${by} approved it`,
     }
     this.#emit('approved', approved)
-    const begun = await this.#begin(approved, spec, only?.recheck)
+    const recheck = (survey: Survey) => [...asked.recheck(survey), ...(only?.recheck(survey) ?? [])]
+    const begun = await this.#begin(approved, spec, recheck)
     if (begun.ok || this.#last.get(name)?.id === pending.id || this.#closed.aborted) return begun
     // The write failed, so the run waits as before; otherwise the run would be lost.
-    this.#specs.set(pending.id, spec)
+    this.#specs.set(pending.id, asked)
     this.#pending.set(name, pending)
     return begun
   }
@@ -348,7 +352,12 @@ export class GuardedExperiments {
 
   /** Returns the spec of a waiting run, secrets included; undefined for other runs. */
   specOf(name: string): Spec | undefined {
-    return this.#specs.get(this.#pending.get(name)?.id ?? '')
+    return this.#specs.get(this.#pending.get(name)?.id ?? '')?.spec
+  }
+
+  /** Whether a run is under way or about to begin, so that no other run can begin. */
+  get isBusy(): boolean {
+    return this.#current !== undefined || this.#beginning !== undefined
   }
 
   get running(): string | undefined {
@@ -419,8 +428,8 @@ export class GuardedExperiments {
     limit.abort('written')
   }
 
-  /** Specs of waiting runs by run id, secrets included. */
-  readonly #specs = new Map<string, Spec>()
+  /** What a waiting run needs to begin, by run id: the spec with its secrets, and the check just before. */
+  readonly #specs = new Map<string, { readonly spec: Spec } & Required<Pick<Request, 'recheck'>>>()
 
   #runAt(server: string): Lifecycle | undefined {
     const lifecycle = this.#current?.lifecycle
@@ -462,7 +471,7 @@ export class GuardedExperiments {
   }
 
   /** Writes the beginning of a run to disk, then begins the run. */
-  async #begin(run: RunRecord, spec: Spec, recheck: Request['recheck'] = () => []): Promise<Asked> {
+  async #begin(run: RunRecord, spec: Spec, recheck = noRefusals): Promise<Asked> {
     const { clock, worldOf, groundOf } = this.#parts
     const beginning: Beginning = { run }
     this.#beginning = beginning

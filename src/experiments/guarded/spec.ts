@@ -38,7 +38,8 @@ const text = (max: number) => z.string().trim().min(1).max(max)
 export const line = (max: number) =>
   text(max).regex(/^[^\p{Cc}\u2028-\u202e\u2066-\u2069]*$/u, 'expected one line without control characters')
 
-const name = z
+/** The name of an experiment or a GameDay. */
+export const planName = z
   .string()
   .regex(
     /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/,
@@ -129,6 +130,15 @@ const withAbove =
     context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
     return z.NEVER
   }
+
+/** A limit on a metric, exceeded without a break for a time. */
+export const limit = z
+  .strictObject({
+    metric: metric.describe('The measured metric.'),
+    above: above.describe('The limit: 500ms, 5% or 2, depending on the metric.'),
+    for: forMs.describe('How long the limit must be exceeded without a break, up to 10m.'),
+  })
+  .transform(withAbove(unreachable))
 
 const rule = z
   .strictObject({
@@ -246,8 +256,9 @@ export interface SpecFault {
 /** Default stages. */
 const usualStages = [0.1, 0.25, 0.5].map((share) => ({ share, duration: 60_000 }))
 
-export function specSchema({ fault, workload }: SpecParts) {
-  const load = z.strictObject({
+/** Returns the schema of a load that the gateway plays itself. */
+export const loadSchema = (workload: SpecParts['workload']) =>
+  z.strictObject({
     workload: workload.describe(
       'Tasks played by the gateway itself, as in a workload of `breakwater compare`.',
     ),
@@ -259,9 +270,11 @@ export function specSchema({ fault, workload }: SpecParts) {
       .default(1)
       .describe('Seed of all random draws for tasks.'),
   })
+
+export function specSchema({ fault, workload }: SpecParts) {
   return z
     .strictObject({
-      name: name.describe('Unique among all experiments of a gateway.'),
+      name: planName.describe('Unique among all experiments of a gateway.'),
       title: line(200).optional(),
       owner: line(200).describe('The person or team responsible.'),
       reason: text(1_000).describe('Why the experiment is run.'),
@@ -307,7 +320,7 @@ export function specSchema({ fault, workload }: SpecParts) {
       every: duration({ min: 3_600_000, max: 5 * 365 * 86_400_000 })
         .optional()
         .describe('How often the experiment is due, 1h to 1825d; `breakwater runs due` lists overdue ones.'),
-      load: load.optional(),
+      load: loadSchema(workload).optional(),
     })
     .superRefine((given, context) => {
       const refuse = (path: (string | number)[], message: string) =>

@@ -20,9 +20,10 @@ export type ReadExperiment =
   | { readonly ok: false; readonly problems: readonly string[]; readonly written?: unknown }
 
 /** A file's value, or the issues with its text. `valuesIn` records the place of each value in `origins`. */
-type ReadValues = { readonly value: unknown } | { readonly issues: readonly ConfigIssue[] }
+export type ReadValues = { readonly value: unknown } | { readonly issues: readonly ConfigIssue[] }
 
-async function valuesIn(
+/** Reads a YAML or JSON file, without filling in variables. */
+export async function valuesIn(
   file: string,
   origins: Origins,
   at: readonly (string | number)[],
@@ -61,7 +62,8 @@ export async function readExperiment(file: string): Promise<ReadExperiment> {
   return { ok: false, problems: sortIssues(issues, [file]).map(formatIssue), written: value }
 }
 
-async function withWorkload(file: string, value: unknown, origins: Origins): Promise<ReadValues> {
+/** Returns a value whose `load.workload`, if a name, is replaced by the content of the named file. */
+export async function withWorkload(file: string, value: unknown, origins: Origins): Promise<ReadValues> {
   const load = isObject(value) ? value.load : undefined
   if (!isObject(value) || !isObject(load) || typeof load.workload !== 'string') return { value }
   const named = load.workload

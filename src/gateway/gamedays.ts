@@ -1,0 +1,136 @@
+import { withoutSecrets } from '../chaos/plan/schema.ts'
+import type { GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
+import { loadSchema } from '../experiments/guarded/spec.ts'
+import type { Begun, StepRuns } from '../gamedays/gameday.ts'
+import { GameDays } from '../gamedays/gamedays.ts'
+import { gameDayPlan, type GameDayPlan } from '../gamedays/plan.ts'
+import type { GameDayRecord } from '../gamedays/record.ts'
+import { isWithin } from '../gamedays/stop-conditions.ts'
+import { GameDayStore, readGameDays, type StoredGameDays } from '../gamedays/store.ts'
+import { workload } from '../load/workload.ts'
+import { wentWrong } from '../mesh/classify.ts'
+import type { Clock } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
+import { rejectionsIn } from '../mesh/record.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Incidents } from '../registry/health/incidents.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { CallListener } from './generation.ts'
+import { experimentSpec } from './guarded/spec.ts'
+
+/** The schema of a GameDay, with all known faults and workloads. */
+export const gameDayPlanSchema = gameDayPlan(experimentSpec, loadSchema(workload))
+
+export interface GatewayGameDaysParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly guarded: GuardedExperiments
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
+  readonly incidents: Pick<Incidents, 'open'>
+  /** Recompiles the config in force. */
+  readonly refresh: () => void
+  readonly stateDir: string | undefined
+  /** The reason when this process does not hold the lock on the state folder; undefined when it holds the lock. */
+  readonly stateProblem: string | undefined
+  readonly environment: string
+}
+
+/** Creates the GameDays of the gateway. A GameDay that was under way when the last process ended is paused. */
+export async function openGameDays(parts: GatewayGameDaysParts): Promise<GameDays> {
+  const { clock, log, guarded, live, incidents, refresh, stateDir, environment } = parts
+  const opened = await open(parts)
+  if ('problem' in opened && stateDir !== undefined)
+    log.warn({ stateDir, problem: opened.problem }, 'GameDays are off: their records cannot be written')
+  const gameDays = new GameDays({
+    clock,
+    environment,
+    store: 'problem' in opened ? opened : opened.store,
+    runsOf: (plan, requester) => runsOf(plan, requester, guarded),
+    refusals: (plan) => refusalsOf(plan, { live, environment }),
+    withoutSecrets,
+    incidents: () => incidents.open,
+    refresh,
+    onState: ({ id, plan: { name }, state, reason }) =>
+      log.warn({ gameDay: name, id, state, reason }, 'GameDay'),
+    onProblem: ({ id }, problem) =>
+      log.error({ id, problem }, 'the record of a GameDay could not be written'),
+  })
+  if ('stored' in opened) {
+    for (const { file, why } of opened.stored.problems) log.warn({ file, why }, 'a GameDay cannot be used')
+    await gameDays.recover(opened.stored.records)
+  }
+  return gameDays
+}
+
+async function open({
+  stateDir,
+  stateProblem,
+}: GatewayGameDaysParts): Promise<
+  { readonly problem: string } | { readonly store: GameDayStore; readonly stored: StoredGameDays }
+> {
+  if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
+  if (stateProblem !== undefined) return { problem: stateProblem }
+  try {
+    return { store: await GameDayStore.open(stateDir), stored: await readGameDays(stateDir) }
+  } catch (error) {
+    return { problem: (error as Error).message }
+  }
+}
+
+/** Returns the listeners that count calls of servers outside of the scope; empty unless a GameDay has such limits. */
+export function listenersOf(gameDays: GameDays): readonly CallListener[] {
+  if (!gameDays.hearsCalls) return []
+  const hear: CallListener = ({ server, tool, record }, outcome, tookMs) => {
+    if (tool === undefined) return
+    gameDays.called(server, {
+      isWrong: wentWrong(outcome, record),
+      isRejected: outcome.kind === 'rejected',
+      attempts: record.attempts,
+      rejections: rejectionsIn(record, outcome),
+      tookMs,
+    })
+  }
+  return [hear]
+}
+
+function refusalsOf(
+  { scope, communication: { webhook } }: GameDayPlan,
+  { live, environment }: Pick<GatewayGameDaysParts, 'live' | 'environment'>,
+): string[] {
+  const { health } = live.current.config
+  const refusals: string[] = []
+  if (scope.environment !== undefined && scope.environment !== environment)
+    refusals.push(
+      `scope.environment is ${scope.environment}, and gateway.environment was ${environment} when the gateway started`,
+    )
+  if (webhook !== undefined && !health.webhooks.some(({ name }) => name === webhook))
+    refusals.push(`communication.webhook: health.webhooks has no webhook "${webhook}"`)
+  return refusals
+}
+
+/** Returns the runs that a person begins. The targets of each run have to be in the scope of the GameDay. */
+function runsOf(
+  { scope }: GameDayPlan,
+  { by }: Pick<GameDayRecord, 'by'>,
+  guarded: GuardedExperiments,
+): StepRuns {
+  const isInScope = isWithin(scope)
+  const outside = ({ targets }: Survey) =>
+    targets.servers.flatMap(({ name }) =>
+      isInScope(name) ? [] : [`the server ${name} is outside of the scope of the GameDay`],
+    )
+  return {
+    async begin(spec): Promise<Begun> {
+      const request = { by, approvedBy: undefined, firstStage: 0 }
+      const refusals = outside(guarded.plan(spec, request))
+      if (refusals.length > 0) return { ok: false, refusals, isBusy: false }
+      const { isBusy } = guarded
+      const asked = await guarded.run(spec, { ...request, recheck: outside })
+      return asked.ok ? asked : { ...asked, isBusy }
+    },
+    stop({ id, name }, by, why) {
+      if (guarded.get(name)?.id === id) guarded.stop(name, by, why)
+    },
+    get: (name) => guarded.get(name),
+  }
+}
