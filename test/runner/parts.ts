@@ -57,6 +57,7 @@ export const parts = {
     'downstream/',
     'evidence/',
     'experiments/',
+    'gamedays/',
     'gateway/',
     'judge/',
     'mesh/',
