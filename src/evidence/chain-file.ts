@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import { open } from 'node:fs/promises'
+import { open, stat } from 'node:fs/promises'
 import { chainHash, ROOT } from '../chaos/journal/chain.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 
@@ -7,6 +7,9 @@ const LINE = /^\{"hash":"([0-9a-f]{64})","record":(.*)\}$/s
 
 /** Bytes read at a time: between two reads other work goes on. */
 const CHUNK = 128 * 1024
+
+/** Longest line in bytes, several times the longest summary of a run. A longer line is no line of a journal. */
+const LONGEST_LINE = 8 * 1024 ** 2
 
 /** A chain as far as its lines are right. */
 export interface ReadChainFile {
@@ -22,17 +25,20 @@ export interface ReadChainFile {
 
 /**
  * Reads a chain of JSON lines piece by piece, and checks each line with the key. Calls `onRecord` for each record after
- * the first line. Undefined when there is no file. Rejects when the file cannot be read.
+ * the first line. Undefined when there is no file. Rejects when the file cannot be read, and for anything but a regular
+ * file: a pipe would wait for a writer, and a device may have no end.
  */
 export async function readChainFile(
   path: string,
   key: KeyObject,
   onRecord: (record: Record<string, unknown>) => void,
 ): Promise<ReadChainFile | undefined> {
-  const file = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error
   })
-  if (file === undefined) return undefined
+  if (found === undefined) return undefined
+  if (!found.isFile()) throw new Error(`${path} is no regular file`)
+  const file = await open(path, 'r')
   const hashes: string[] = []
   let bytes = 0
   let rest: Buffer = Buffer.alloc(0)
@@ -58,6 +64,13 @@ export async function readChainFile(
         from = end + 1
       }
       rest = text.subarray(from)
+      if (rest.length > LONGEST_LINE)
+        return {
+          hashes,
+          bytes,
+          cutBytes: 0,
+          broken: { line: hashes.length + 1, why: 'is no line of a journal' },
+        }
     }
   } finally {
     await file.close()

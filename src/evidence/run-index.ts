@@ -1,10 +1,11 @@
 import type { KeyObject } from 'node:crypto'
-import { type FileHandle, open, rename } from 'node:fs/promises'
+import { type FileHandle, lstat, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { chainHash, formatLine, ROOT } from '../chaos/journal/chain.ts'
 import { openKey, readHead, readKey, writeHead } from '../chaos/journal/head.ts'
 import { readChainFile } from './chain-file.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import { makeFolder } from '../units/folder.ts'
 import { runSummary, type RunSummary } from './summary.ts'
 
@@ -70,7 +71,7 @@ export class RunIndex {
 
   /**
    * Opens the index of a state folder; `now` in milliseconds since the epoch. A last line without an end is cut, and the
-   * cut is recorded. A damaged index is kept aside. Rejects when the folder cannot be used.
+   * cut is recorded. Each damaged index is kept aside, under a name of its own. Rejects when the folder cannot be used.
    */
   static async open(
     folder: string,
@@ -88,7 +89,7 @@ export class RunIndex {
     if (damage !== undefined) {
       const entries: IndexEntry[] = []
       await readChainFile(path, key, (record) => entries.push(record as unknown as IndexEntry))
-      if (chain !== undefined) await rename(path, `${path}.damaged`)
+      if (chain !== undefined) await rename(path, await unusedName(`${path}.damaged`))
       const index = await RunIndex.#begin(folder, key, [
         ...entries,
         { kind: 'damaged', at: now, why: damage },
@@ -132,8 +133,7 @@ export class RunIndex {
 
   /** Adds runs; resolves once all are on disk. Ignores runs that the index has already. Rejects when writing fails. */
   addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
-    const added = runs.filter(({ id }) => !this.#ids.has(id))
-    for (const { id } of added) this.#ids.add(id)
+    const added = runs.filter(({ id }) => !this.#ids.has(id) && this.#ids.add(id))
     return this.#add(...added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) })))
   }
 
@@ -174,6 +174,27 @@ export class RunIndex {
   }
 }
 
+/** Whether a folder holds the key or the head of an index: a state folder, where nobody else may write `runs.jsonl`. */
+export const isStateFolder = async (folder: string): Promise<boolean> =>
+  (await exists(headPath(folder))) || (await readKey(folder).catch(() => null)) !== undefined
+
+/** Returns the first of `name`, `name.2`, `name.3` and so on that no file has: evidence is never overwritten. */
+async function unusedName(name: string): Promise<string> {
+  for (let at = 1; ; at++) {
+    const own = at === 1 ? name : `${name}.${at}`
+    if (!(await exists(own))) return own
+  }
+}
+
+const exists = (path: string): Promise<boolean> =>
+  lstat(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+      return false
+    },
+  )
+
 /** An index as read from disk. */
 export interface ReadIndex {
   readonly runs: readonly RunSummary[]
@@ -181,6 +202,10 @@ export interface ReadIndex {
   readonly hashes: readonly string[]
   /** Why the index cannot be trusted; empty when whole. */
   readonly problems: readonly string[]
+  /** The first of these problems if the index is damaged now, so that runs are missing; else undefined. */
+  readonly damage: string | undefined
+  /** Summaries of another format, written by another version, which `runs` lacks. */
+  readonly unread: number
   /** Lines that a process cut by ending while it wrote. */
   readonly cuts: number
 }
@@ -195,15 +220,34 @@ export async function readIndex(
   { cells = () => true }: { readonly cells?: (arm: string) => boolean } = {},
 ): Promise<ReadIndex> {
   const key = await readKey(folder)
-  if (key === undefined) return { runs: [], hashes: [], problems: [], cuts: 0 }
+  if (key === undefined) {
+    const isKeyMissing = (await exists(indexPath(folder))) || (await exists(headPath(folder)))
+    const damage = isKeyMissing ? `the key of ${folder} is missing, so no line can be checked` : undefined
+    return {
+      runs: [],
+      hashes: [],
+      problems: damage === undefined ? [] : [damage],
+      damage,
+      unread: 0,
+      cuts: 0,
+    }
+  }
   const runs: RunSummary[] = []
   const marks: string[] = []
-  let cuts = 0
+  const ids = new Set<string>()
+  let [cuts, unread] = [0, 0]
   const { chain, damage } = await checked(folder, key, (entry) => {
     if (entry.kind === 'cut') cuts++
     if (entry.kind === 'damaged') marks.push(`records earlier damage: ${entry.why}`)
-    const read = entry.kind === 'run' ? fromLine(entry.run, cells) : undefined
-    if (read !== undefined) runs.push(read)
+    if (entry.kind !== 'run') return
+    const read = fromLine(entry.run, cells)
+    if (read === undefined) unread++
+    // A run counts once.
+    else if (ids.has(read.id)) marks.push(`has run ${read.id} twice`)
+    else {
+      ids.add(read.id)
+      runs.push(read)
+    }
   })
   const torn =
     chain !== undefined && chain.cutBytes > 0
@@ -213,6 +257,8 @@ export async function readIndex(
     runs,
     hashes: chain?.hashes ?? [],
     problems: [...(damage === undefined ? [] : [damage]), ...torn, ...marks],
+    damage,
+    unread,
     cuts,
   }
 }
@@ -244,7 +290,7 @@ const toLine = (run: RunSummary): StoredRun => ({
 /** Returns a stored summary; undefined for other formats. */
 function fromLine(run: StoredRun, cells: (arm: string) => boolean): RunSummary | undefined {
   // Durations that nobody asks for are most of a line.
-  if (!Array.isArray(run.windows)) return undefined
+  if (!isObject(run) || !Array.isArray(run.windows)) return undefined
   const windows = run.windows.map((window) => (cells(window.arm) ? window : { ...window, cells: '' }))
   const read = storedSummary.safeParse({ ...run, windows })
   if (!read.success) return undefined

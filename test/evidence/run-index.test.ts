@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict'
-import { appendFile, cp, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import {
+  appendFile,
+  cp,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { newKey, openPrivateKey, sign } from '../../src/approval/keys.ts'
+import { chainHash, formatLine } from '../../src/chaos/journal/chain.ts'
+import { readKey, writeHead } from '../../src/chaos/journal/head.ts'
 import { anchorOf, unprovenBy } from '../../src/evidence/anchor.ts'
 import { indexPath, readIndex, RunIndex } from '../../src/evidence/run-index.ts'
 import { summary } from './runs.ts'
@@ -135,6 +147,57 @@ test('a line that is no summary is left out of the runs, and is no damage', asyn
   await index.addRuns([{ ...summary(2), format: 2 } as never], 3)
   await index.close()
   assert.deepEqual(await idsOf(own), ['run-0', 'run-1'])
+  assert.equal((await readIndex(own)).unread, 1)
   await appendFile(indexPath(own), 'no line\n')
   assert.match((await readIndex(own)).problems.join(), /is no line of a journal/)
+})
+
+test('each damaged index is kept: a second damage overwrites no evidence of the first', async () => {
+  const own = await written(4)
+  const damaged: Buffer[] = []
+  for (let time = 0; time < 3; time++) {
+    const lines = (await readFile(indexPath(own), 'utf8')).split('\n')
+    await writeFile(indexPath(own), [...lines.slice(0, -2), `changed ${time}`, ''].join('\n'))
+    damaged.push(await readFile(indexPath(own)))
+    const { index, problem } = await RunIndex.open(own, time)
+    await index.close()
+    assert.match(String(problem), /is no line of a journal/)
+  }
+  const names = (await readdir(own)).filter((name) => name.includes('damaged')).sort()
+  assert.deepEqual(names, ['runs.jsonl.damaged', 'runs.jsonl.damaged.2', 'runs.jsonl.damaged.3'])
+  for (const [at, name] of names.entries()) assert.deepEqual(await readFile(join(own, name)), damaged[at])
+})
+
+test('an index without the key of its folder is damaged, and no empty index', async () => {
+  const own = await written(2)
+  await rm(join(own, 'chaos-journal.key'))
+  assert.match(String((await readIndex(own)).damage), /the key of .* is missing/)
+  await rm(indexPath(own))
+  assert.match(String((await readIndex(own)).damage), /the key of .* is missing/)
+})
+
+test('a line without an end is no line, and a device is no index', async () => {
+  const own = await written(1)
+  await appendFile(indexPath(own), Buffer.alloc(9 * 1024 ** 2, 'x'))
+  assert.match(String((await readIndex(own)).damage), /line 3 of .* is no line of a journal/)
+  await rm(indexPath(own))
+  await symlink('/dev/zero', indexPath(own))
+  await assert.rejects(readIndex(own), /runs.jsonl is no regular file/)
+  await assert.rejects(RunIndex.open(own, 0), /runs.jsonl is no regular file/)
+})
+
+test('a run counts once, however often somebody with the key writes its line', async () => {
+  const own = await written(2)
+  const key = (await readKey(own))!
+  const { hashes } = await readIndex(own)
+  const [, record = ''] = /"record":(.*)\}\n$/.exec(await readFile(indexPath(own), 'utf8')) ?? []
+  const hash = chainHash(key, hashes.at(-1)!, record)
+  await appendFile(indexPath(own), formatLine(hash, record))
+  await writeHead(join(own, 'runs.head'), key, { file: 1, oldest: 1, line: 4, hash })
+  const { runs, problems } = await readIndex(own)
+  assert.deepEqual([runs.length, problems], [2, ['has run run-1 twice']])
+  const { index } = await RunIndex.open(own, 0)
+  await index.addRuns([summary(7), summary(7)], 9)
+  await index.close()
+  assert.deepEqual((await readIndex(own)).problems, ['has run run-1 twice'])
 })
