@@ -2,6 +2,7 @@ import type { Spec } from '../experiments/guarded/spec.ts'
 import { hashOf } from '../experiments/guarded/spec.ts'
 import type { RunRecord, StageRecord } from '../experiments/guarded/record.ts'
 import type { RunSummary } from './summary.ts'
+import { clip } from '../units/recent.ts'
 import { judgementOf } from './verdict.ts'
 
 /** Facts about the gateway of a run that the record of the run does not have. */
@@ -17,6 +18,12 @@ export interface GatewayFacts extends Pick<
 
 /** Most rows of each list in a summary. */
 const MOST = 64
+
+/** Longest name in a summary, in characters. */
+const LONGEST = 200
+
+/** Returns a name short enough for a summary. Names of tools come from servers, and no name may hide its run. */
+const named = (name: string): string => clip(name, LONGEST) || '–'
 
 /** Returns the summary of an ended guarded run. */
 export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
@@ -37,13 +44,15 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
     environment: run.targets.environment,
     hashes: { ...hashes, targets: hashOf(run.targets), load: hashOf(spec.load ?? 'real') },
     seed: run.seed,
-    by: run.actor,
-    approver: run.approver ?? null,
+    by: named(run.actor),
+    approver: run.approver === undefined ? null : named(run.approver),
     approverProof: proof?.proved ?? null,
     envelope: proof?.envelope ?? null,
     trust: proof?.trust ?? null,
     targets: run.targets.servers
-      .flatMap(({ name, hit }) => hit.map((tool) => ({ server: name, tool, effect: effectOf(name, tool) })))
+      .flatMap(({ name, hit }) =>
+        hit.map((tool) => ({ server: name, tool: named(tool), effect: effectOf(name, tool) })),
+      )
       .slice(0, MOST),
     load: loadOf(spec),
     arms: (['control', 'treatment'] as const).map((arm) => armOf(arm, run)),
@@ -61,15 +70,15 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
     transitions: run.troubles.slice(0, MOST).map(({ name, state, fromMs }) => ({
       atMs: fromMs,
       layer: layerOf(name),
-      name,
+      name: named(name),
       from: 'well',
-      to: state,
+      to: named(state),
     })),
     recoveries: Object.entries(recovery?.layers ?? {})
       .slice(0, MOST)
       .map(([name, ms]) => ({
         layer: layerOf(name),
-        name,
+        name: named(name),
         ms: ms ?? recovery!.waitedMs,
         censored: ms === null,
       })),
@@ -85,7 +94,7 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
 }
 
 /** Returns the first word of a layer's name, such as `breaker`. */
-const layerOf = (name: string) => name.split(' ')[0]!
+const layerOf = (name: string) => named(name.split(' ')[0]!)
 
 function loadOf({ load }: Spec): RunSummary['load'] {
   if (load === undefined) return { model: 'real', rate: null, concurrency: null }

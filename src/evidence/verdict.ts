@@ -86,6 +86,8 @@ function reasonsAgainst(run: RunRecord): readonly Reason[] {
 function areEffective({ spec, faults }: RunRecord): boolean {
   // Without faults the arms differ in their policy sets, and the comparison is the treatment.
   if (spec.faults.length === 0) return spec.arms.control !== spec.arms.treatment
+  // A record without the counts of a fault shows no effect of this fault.
+  if (faults.length < spec.faults.length) return false
   return faults.every(({ type, injected, notApplicable, notReached }) => {
     const applied = Math.max(0, injected - notApplicable - notReached)
     return applied >= (STANDING.test(type) ? 1 : LEAST_APPLIED)
@@ -136,10 +138,13 @@ function isLoose(run: RunRecord): boolean {
     if (subject === 'error_ratio' || subject === 'rejected_ratio') return value >= most
     return isCallMetric(subject) && subjects[subject].unit === 'ms' && value >= UNREACHED_MS
   }
-  const claims = claimsDuring(spec).filter(
-    ({ subject, operator }) => isCallMetric(subject) && operator.startsWith('<'),
-  )
-  if (claims.length > 0 && claims.every(({ subject, value }) => isUnreachable(subject, value))) return true
+  const claims = claimsDuring(spec).filter(({ subject }) => isCallMetric(subject))
+  const isAlwaysTrue = ({ subject, operator, value }: Claim) => {
+    if (operator.startsWith('<')) return isUnreachable(subject, value)
+    // No measured value is below 0.
+    return operator === '>=' ? value <= 0 : operator === '>' && value < 0
+  }
+  if (claims.length > 0 && claims.every(isAlwaysTrue)) return true
   return rules.length > 0 && rules.every(({ metric, above }) => isUnreachable(metric, above))
 }
 
@@ -155,6 +160,8 @@ interface Measured {
   readonly calls: number
   readonly failed: number
   readonly rejected: number
+  /** Calls that did not end within the run: nobody knows whether these fail, or how long they take. */
+  readonly waiting: number
   readonly cells: Cells
 }
 
@@ -168,7 +175,9 @@ export function mergedTreatment({ stages }: Pick<RunRecord, 'stages'>): Measured
     rejected += treatment.rejected
     for (const [cell, count] of both.treatment) cells.set(cell, (cells.get(cell) ?? 0) + count)
   }
-  return { calls, failed, rejected, cells: [...cells].sort(([a], [b]) => a - b) }
+  // A call that waited at the end of an earlier stage ended later, or still waits.
+  const waiting = stages.at(-1)?.treatment.waiting ?? 0
+  return { calls, failed, rejected, waiting, cells: [...cells].sort(([a], [b]) => a - b) }
 }
 
 const quantiles: Partial<Record<string, number>> = { p50: 0.5, p90: 0.9, p95: 0.95, p99: 0.99 }
@@ -201,12 +210,19 @@ const lastValue = (metric: CallMetric, { stages }: RunRecord) => {
   return last === undefined ? undefined : metricIn(metric, last)
 }
 
-function intervalOf(subject: string, { calls, failed, rejected, cells }: Measured) {
+/** Returns the interval of a measured value. Its upper end holds even if each waiting call fails, or never ends. */
+function intervalOf(subject: string, { calls, failed, rejected, waiting, cells }: Measured) {
   if (calls === 0) return undefined
-  if (subject === 'error_ratio') return wilsonInterval({ successes: failed, units: calls }, ALPHA)
-  if (subject === 'rejected_ratio') return wilsonInterval({ successes: rejected, units: calls }, ALPHA)
+  const ofShare = (successes: number) => ({
+    ...wilsonInterval({ successes, units: calls }, ALPHA),
+    high: wilsonInterval({ successes: successes + waiting, units: calls + waiting }, ALPHA).high,
+  })
+  if (subject === 'error_ratio') return ofShare(failed)
+  if (subject === 'rejected_ratio') return ofShare(rejected)
   const share = quantiles[subject]
-  return share === undefined ? undefined : quantileInterval(cells, share)
+  const ended = share === undefined ? undefined : quantileInterval(cells, share)
+  if (ended === undefined || waiting === 0) return ended
+  return { ...ended, high: quantileInterval([...cells, [Infinity, waiting]], share!)!.high }
 }
 
 /**

@@ -104,8 +104,28 @@ const loose = specOf({
   hypothesis: { steadyState: ['error_ratio <= 100%'], during: ['error_ratio <= 100%'] },
 })
 
+const alwaysTrue = specOf({
+  hypothesis: { steadyState: ['error_ratio < 1%'], during: ['error_ratio >= 0%', 'p95 >= 0ms'] },
+})
+
 /** Runs that prove nothing, with the reason of each. */
 const planted: readonly (readonly [string, Partial<RunRecord>, Reason])[] = [
+  [
+    'no measured value can break the claims',
+    {
+      spec: alwaysTrue,
+      stages: [
+        stageOf({
+          claims: [
+            { claim: 'error_ratio >= 0%', found: '0%', holds: true },
+            { claim: 'p95 >= 0ms', found: '20ms', holds: true },
+          ],
+        }),
+      ],
+    },
+    'loose_tolerance',
+  ],
+  ['the record has no counts of the fault', { faults: [] }, 'no_effective_fault'],
   ['no fault hit', { faults: [{ ...fault, injected: 0, masked: 0 }] }, 'no_effective_fault'],
   ['four faults hit', { faults: [{ ...fault, injected: 4, masked: 4 }] }, 'no_effective_fault'],
   [
@@ -301,4 +321,34 @@ test('the interval of a quantile is of the ranks that order statistics demand', 
   assert.ok(Math.abs(high - msOf(61)) < 1e-9, `${high}`)
   assert.equal(quantileInterval([[5, 20]], 0.99)!.high, Infinity, '20 durations say nothing about p99')
   assert.equal(quantileInterval([], 0.5), undefined)
+})
+
+test('calls that never ended prove nothing', () => {
+  const withWaiting = (waiting: number) =>
+    judgementOf(good({ stages: [stageOf({ treatment: figuresOf({ calls: 400, p95: 20, waiting }) })] }))
+  assert.equal(withWaiting(0).verdict, 'passed')
+  // Forty of 440 calls hang: nobody knows whether less than 5 % fail, or 95 % end within 500 ms.
+  const { verdict, claims } = withWaiting(40)
+  assert.equal(verdict, 'held (weak)')
+  assert.deepEqual(
+    claims.map(({ status }) => status),
+    ['held', 'held'],
+  )
+  assert.ok(claims[0]!.high! > 0.09)
+})
+
+test('a long name from a server does not hide its run', () => {
+  const long = `${'x'.repeat(300)}\u202e`
+  const run = good({
+    actor: long,
+    approver: long,
+    targets: { environment: 'staging', servers: [{ name: 'search', tools: [long], hit: [long, ''] }] },
+    troubles: [{ name: `breaker search/${long}`, state: 'open', fromMs: 1, untilMs: 2 }],
+    recovery: { ...good().recovery!, layers: { [`breaker search/${long}`]: 5, [long]: null } },
+  })
+  const facts = { ...summary(), effectOf: () => 'read_only' }
+  const { version, gateway, bootId, replicas, host, era, transport, effectOf } = facts
+  const made = summaryOf(run, { version, gateway, bootId, replicas, host, era, transport, effectOf })
+  assert.deepEqual(runSummary.safeParse(made).error?.issues, undefined)
+  assert.equal(made.targets[0]!.tool, 'x'.repeat(200))
 })
