@@ -77,18 +77,20 @@ export interface Making {
   /** Milliseconds since the Unix epoch. */
   readonly nowMs: number
   readonly version: string
+  /** Why the index of runs cannot be trusted; empty for a whole index. */
+  readonly problems?: readonly string[]
 }
 
 /** Returns the report on the runs that may support the requirements of a mapping. */
 export function reportOn(
   mapping: ComplianceMapping,
   summaries: readonly RunSummary[],
-  { period, nowMs, version }: Making,
+  { period, nowMs, version, problems = [] }: Making,
 ): EvidenceReport {
   const requirements = evidenceFor(mapping, summaries, period)
   const used = new Set(requirements.flatMap(({ runs }) => runs.map(({ id }) => id)))
   const supporting = summaries
-    .filter(({ id, at }) => used.has(id) && at >= period.fromMs && at < period.toMs)
+    .filter(({ id, at }) => used.has(id) && at >= period.fromMs && at < period.judgedMs + 1)
     .sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1))
   const environments = [...new Set(supporting.map(({ environment }) => environment))].sort()
   const { framework, title, source, asOf, checkedBy } = mapping
@@ -113,6 +115,7 @@ export function reportOn(
     statements: statementsOn(mapping, environments, {
       judgedAt,
       isOver: period.judgedMs === period.toMs - 1,
+      problems,
     }),
     requirements: [...requirements],
     runs: supporting.map((run) => ({
@@ -134,7 +137,11 @@ export function reportOn(
 function statementsOn(
   { source, asOf, checkedBy }: ComplianceMapping,
   environments: readonly string[],
-  { judgedAt, isOver }: { readonly judgedAt: string; readonly isOver: boolean },
+  {
+    judgedAt,
+    isOver,
+    problems,
+  }: { readonly judgedAt: string; readonly isOver: boolean; readonly problems: readonly string[] },
 ): string[] {
   return [
     'This report lists evidence that may support the requirements below. Whether the evidence is enough, a person must judge.',
@@ -149,6 +156,9 @@ function statementsOn(
     'A failed run is evidence of testing, too. A run with the verdict "no evidence" supports nothing.',
     `Due dates are days of UTC, judged at ${judgedAt}. Only stored runs are known.`,
     ...(isOver ? [] : ['The period is not over yet.']),
+    ...problems.map(
+      (problem) => `The index of runs cannot be trusted, so runs may be missing or wrong: ${problem}.`,
+    ),
   ]
 }
 

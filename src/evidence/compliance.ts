@@ -23,6 +23,9 @@ const MOST_DAYS = 3_660
 /** Texts that claim a result of an audit. Only an auditor can state such a result. */
 const CLAIM = /compliant|compliance achieved|certified/i
 
+/** Tests by attackers, which injected faults never replace. */
+const ATTACK_TEST = /penetration[ -]?test|pen[ -]?test|red[ -]team|\bTLPT\b/i
+
 const words = (longest: number) =>
   z
     .string()
@@ -33,14 +36,21 @@ const words = (longest: number) =>
       'a mapping must not claim compliance: a run only may support a requirement',
     )
 
-const id = z
-  .string()
-  .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, 'expected an id: 1 to 64 of a-z 0-9 -, without - in front')
+/** The text of a requirement. */
+const demand = (longest: number) =>
+  words(longest).refine(
+    (text) => !ATTACK_TEST.test(text),
+    'injected faults support no requirement of tests by attackers',
+  )
+
+const id = words(64).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, {
+  error: 'expected an id: 1 to 64 of a-z 0-9 -, without - in front',
+})
 
 const requirement = z.strictObject({
   id,
-  ref: words(100).describe('Number of the article, clause or control in the official text.'),
-  text: words(500).describe('The requirement in your own words.'),
+  ref: demand(100).describe('Number of the article, clause or control in the official text.'),
+  text: demand(500).describe('The requirement in your own words.'),
   every: duration({ min: DAY_MS, max: MOST_DAYS * DAY_MS })
     .nullable()
     .describe('Longest time between two tests. `null` if the official text gives no interval.'),
@@ -66,10 +76,7 @@ export const complianceMapping = z.strictObject({
   asOf: z.iso
     .date('expected a date such as 2026-11-30')
     .describe('Day on which somebody read the official text.'),
-  checkedBy: z
-    .string()
-    .min(1)
-    .max(100)
+  checkedBy: words(100)
     .nullable()
     .describe('Name of the person who compared the mapping with the official text; `null` if nobody did.'),
   requirements: z
@@ -130,7 +137,8 @@ const isoOf = (ms: number): string => new Date(ms).toISOString()
 
 /**
  * Returns, for each requirement, the runs of a period that may support the requirement. A failed run is evidence of
- * testing, too. A run belongs to the period in which the run began.
+ * testing, too. A run belongs to the period in which the run began. A run that began after the judgement is no test yet:
+ * the clock of its gateway was wrong.
  */
 export function evidenceFor(
   mapping: ComplianceMapping,
@@ -138,7 +146,7 @@ export function evidenceFor(
   period: Period,
 ): readonly RequirementEvidence[] {
   const runs = summaries
-    .filter(({ at }) => at < period.toMs)
+    .filter(({ at }) => at < period.judgedMs + 1)
     .sort((a, b) => a.at - b.at || (a.id < b.id ? -1 : 1))
   return mapping.requirements.map((one) => evidenceOf(one, runs, period))
 }

@@ -13,12 +13,18 @@ export function byPlan(runs: readonly RunSummary[]): ReadonlyMap<string, readonl
   return new Map([...plans].sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-/** The grade of each plan over its last runs. */
+/** The grade of each plan over its last runs. The reasons say when these runs did different things under one name. */
 export const gradesIn = (
   runs: readonly RunSummary[],
   last: number,
 ): readonly (Graded & { readonly plan: string })[] =>
-  [...byPlan(runs)].map(([plan, own]) => ({ plan, ...gradeOf(own.slice(-last)) }))
+  [...byPlan(runs)].map(([plan, all]) => {
+    const own = all.slice(-last)
+    const graded = gradeOf(own)
+    const versions = new Set(own.map(({ shape }) => shape)).size
+    const reasons = versions === 1 ? [] : [`over ${versions} versions of the plan`]
+    return { plan, ...graded, reasons: [...graded.reasons, ...reasons] }
+  })
 
 /** Recovery times of a plan in milliseconds. */
 export interface Recovery {
@@ -101,7 +107,7 @@ export function coverageIn(runs: readonly RunSummary[]): readonly Coverage[] {
           fault,
           runs: (known?.runs ?? 0) + 1,
           evidence: (known?.evidence ?? 0) + (isEvidence ? 1 : 0),
-          lastEvidenceAt: isEvidence ? at : known?.lastEvidenceAt,
+          lastEvidenceAt: isEvidence ? Math.max(at, known?.lastEvidenceAt ?? 0) : known?.lastEvidenceAt,
         })
       }
   return [...pairs.entries()].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one)
@@ -117,14 +123,18 @@ export interface Due {
   readonly isOverdue: boolean
 }
 
-/** Returns the plans with `every`, the longest overdue first. A run without evidence is no test. */
+/**
+ * Returns the plans with `every`, the longest overdue first. A run without evidence is no test, and neither is a run of
+ * a later time than `now`, because the clock of its gateway was wrong.
+ */
 export function dueIn(runs: readonly RunSummary[], now: number): readonly Due[] {
   return [...byPlan(runs)]
     .flatMap(([plan, own]): Due[] => {
       const everyMs = own.at(-1)!.everyMs
       if (everyMs === null) return []
-      const lastAt = own.findLast(({ verdict }) => verdict !== 'no evidence')?.at
-      const dueAt = lastAt === undefined ? own[0]!.at : lastAt + everyMs
+      const tests = own.filter(({ verdict, at }) => verdict !== 'no evidence' && at <= now)
+      const lastAt = tests.length === 0 ? undefined : Math.max(...tests.map(({ at }) => at))
+      const dueAt = lastAt === undefined ? Math.min(now, own[0]!.at) : lastAt + everyMs
       return [{ plan, everyMs, lastAt, dueAt, isOverdue: dueAt <= now }]
     })
     .sort((a, b) => a.dueAt - b.dueAt)

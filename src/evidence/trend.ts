@@ -203,8 +203,11 @@ interface Measured {
   readonly value: Observation
 }
 
+/** A run without evidence measured no effect of the faults. Runs without faults still show the noise. */
+const isComparable = (run: RunSummary): boolean => run.verdict !== 'no evidence' || isSameInBothArms(run)
+
 /**
- * Returns the trend of a metric over runs of one series, in any order. The answer is valid however often somebody looks
+ * Returns the trend of a metric over runs of one series, in any order. Runs without evidence do not count. The answer is valid however often somebody looks
  * as runs are added: over 60 independent runs without a change, at most 5 % of all series ever answer `degrading` or
  * `improving`; with a lag-1 autocorrelation of 0.3, at most 10 %.
  */
@@ -213,7 +216,7 @@ export function trendOf(
   metric: TrendMetric,
   { across }: TrendOptions = {},
 ): Trend {
-  const measured = inOrder(summaries).flatMap((run): Measured[] => {
+  const measured = inOrder(summaries.filter(isComparable)).flatMap((run): Measured[] => {
     const value = measuredIn(run, metric)
     return value === undefined ? [] : [{ run, value }]
   })

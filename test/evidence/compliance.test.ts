@@ -273,3 +273,24 @@ test('a report does not depend on the order of the runs', () => {
   const report = reportOn(mappingOf(), runs, making)
   assert.deepEqual(reportOn(mappingOf(), [...runs].reverse(), making), report)
 })
+
+test('no text of a mapping claims a result, or stands for a test by attackers', () => {
+  const problemOf = (requirement: object, more: object = {}) =>
+    complianceMapping.safeParse(written(requirement, more)).error?.issues[0]?.message ?? 'accepted'
+  for (const more of [{ framework: 'dora-compliant' }, { checkedBy: 'Acme: all systems are certified' }])
+    assert.match(problemOf({}, more), /must not claim compliance/, JSON.stringify(more))
+  assert.match(problemOf({ id: 'pci-compliant' }), /must not claim compliance/)
+  for (const text of ['Penetration tests each year.', 'A pentest.', 'Red-team exercises.', 'TLPT (Art. 26)'])
+    for (const field of ['text', 'ref'])
+      assert.match(problemOf({ [field]: text }), /tests by attackers/, text)
+  assert.equal(problemOf({ limits: ['A run is no penetration test.'] }), 'accepted')
+})
+
+test('a run of a time after the judgement is no test yet', () => {
+  const period = periodOf('2026Q4', dayMs('2026-11-01'))
+  const late = summaryOf('late', '2026-12-20')
+  const { runs, due } = evidenceOf([late], { period })
+  assert.deepEqual([runs.length, due.state], [0, 'never tested'])
+  const mapping = mappingOf()
+  assert.equal(reportOn(mapping, [late], { period, nowMs: dayMs('2026-11-01'), version: '1' }).runs.length, 0)
+})

@@ -63,3 +63,24 @@ test('each plan is graded over its own last runs', () => {
     ],
   )
 })
+
+test('a run of a wrong clock does not postpone a test', () => {
+  const [everyMs, now] = [30 * DAY * 3_600_000, 100 * DAY * 3_600_000]
+  const due = (...days: number[]) =>
+    dueIn(
+      days.map((day) => summary(day * DAY, { everyMs })),
+      now,
+    )[0]!
+  assert.equal(due(50, 3_650).isOverdue, true, 'the run of a later time is no test')
+  assert.equal(due(3_650).isOverdue, true)
+  // The clock went back after the first run.
+  assert.deepEqual([due(90, 50).lastAt, due(90, 50).isOverdue], [90 * DAY * 3_600_000, false])
+  const [covered] = coverageIn([summary(90), summary(50)])
+  assert.equal(covered!.lastEvidenceAt, 90 * 3_600_000)
+})
+
+test('a grade over several versions of a plan says so', () => {
+  const runs = Array.from({ length: 8 }, (_, at) => summary(at, { shape: at < 4 ? 'strict' : 'loose' }))
+  assert.ok(gradesIn(runs, 20)[0]!.reasons.includes('over 2 versions of the plan'))
+  assert.equal(gradesIn(runs, 4)[0]!.reasons.length, 1)
+})

@@ -300,3 +300,16 @@ test('the list of regressions begins with the degrading series that holds', () =
   assert.equal(list[1]!.trend.answer, 'no change found')
   assert.ok(list.slice(2).every(({ trend, holds }) => trend.answer === 'not enough data' && !holds))
 })
+
+test('runs without evidence do not hide a trend', () => {
+  const slower = runs(30, (day) => (day < 15 ? 1_000 : 2_000))
+  const idle = slower.map((one) => ({
+    ...one,
+    id: `${one.id}-idle`,
+    at: one.at + 1,
+    verdict: 'no evidence' as const,
+    rto: { ...one.rto, measuredMs: 0 },
+  }))
+  const trend = trendOf([...slower, ...idle], 'recovery')
+  assert.deepEqual([trend.answer, trend.n], ['degrading', 30])
+})
