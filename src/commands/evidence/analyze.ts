@@ -86,7 +86,7 @@ const WIDE = 200
 export function analyze(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: ['SELECT'] }, out, async (values, [sql = '']) => {
     if (values.json && values.csv) throw new Misuse('--json and --csv exclude each other')
-    const answer = await answerTo(sql, values, env)
+    const answer = await answerTo(sql, values, { env, out })
     print(answer, values, out)
     if (answer.hasMore)
       out.stderr(`breakwater: only the first ${values.rows} rows are shown; --rows shows more`)
@@ -95,11 +95,15 @@ export function analyze(args: readonly string[], out: Output, env: Env): Promise
 }
 
 /** Rejects with an `UnusableInput`. */
-async function answerTo(sql: string, values: Values<typeof options>, env: Env): Promise<SqlRows> {
+async function answerTo(
+  sql: string,
+  values: Values<typeof options>,
+  given: { readonly env: Env; readonly out: Output },
+): Promise<SqlRows> {
   const limits = { timeoutMs: values.timeout, isUnbounded: values['unbounded-memory'] }
   requireSql(sql, limits)
   const deployments = values.deployments === undefined ? [] : await deploymentsIn(values.deployments)
-  const runs = await storedRuns(values, env)
+  const { runs } = await storedRuns(values, given)
   return endingInOrder(async (stop, closing) => {
     // Only this user can look into the folder.
     const folder = await mkdtemp(join(tmpdir(), 'breakwater-sql-'))

@@ -75,6 +75,9 @@ ${optionLines(optionsOf({ report: { options: reportOptions }, verify: { options:
   Exit codes: 0; 1 when no report can be made, or for a report that is changed or not signed with the key; 2 for wrong
   arguments.`
 
+/** Largest file that `verify` reads, in bytes. */
+const REPORT_BYTES = 100_000_000
+
 /** `breakwater evidence …`: resolves to the exit code; 2 for wrong arguments. */
 export function evidence(args: readonly string[], out: Output, env: Env): Promise<number> {
   const [name = '', ...rest] = args
@@ -105,8 +108,8 @@ async function report(values: Values<typeof reportOptions>, out: Output, env: En
   const nowMs = systemClock.wall()
   const period = periodIn(values, nowMs)
   const mapping = await mappingIn(values)
-  const summaries = await storedRuns(values, env)
-  const made = reportOn(mapping, summaries, { period, nowMs, version })
+  const { runs, problems } = await storedRuns(values, { env, out })
+  const made = reportOn(mapping, runs, { period, nowMs, version, problems })
   const signer = values.key === undefined ? undefined : await openSigner(values.key, out)
   const signature = signer?.sign('evidence', signedPart(made, signer.by)) ?? null
   out.stdout(renderedReport({ report: made, signature }, values.format as ReportFormat).trimEnd())
@@ -156,9 +159,12 @@ async function verify(file: string, { trust }: Values<typeof verifyOptions>, out
   const key = readPublicKey(trust)
   if (key === undefined || !publicKeySchema.safeParse(trust).success)
     throw new Misuse('--trust must be a public key of 43 characters, as `breakwater key new` prints')
-  const text = await readFile(file, 'utf8').catch((error: Error) => {
+  const bytes = await readFile(file).catch((error: Error) => {
     throw new UnusableInput(`${file} cannot be read: ${error.message}`)
   })
+  if (bytes.length > REPORT_BYTES)
+    throw new UnusableInput(`${file} is larger than ${REPORT_BYTES / 1e6} MB, and so no report`)
+  const text = bytes.toString()
   const data = dataIn(text)
   const read = data && signedReport.safeParse(parseJson(data.json))
   if (read?.data === undefined)
@@ -173,7 +179,9 @@ async function verify(file: string, { trust }: Values<typeof verifyOptions>, out
   const isWhole = Buffer.from(value, 'base64url').toString('base64url') === value
   if (!isWhole || !isSignedWith('evidence', signedPart(report, by), signature, key))
     throw new UnusableInput(`${file} was changed: the signature does not match`)
-  if (![text, `${text}\n`].includes(renderedReport(read.data, data!.format)))
+  // Different bytes may read as the same text: those of invalid UTF-8.
+  const rendered = renderedReport(read.data, data!.format)
+  if (![rendered, rendered.replace(/\n$/, '')].some((one) => Buffer.from(one).equals(bytes)))
     throw new UnusableInput(
       report.version === version
         ? `${file} was changed: its text differs from the text of its signed data`

@@ -34,7 +34,7 @@ export function exportRuns(args: readonly string[], out: Output, env: Env): Prom
     })
     if (wanted.length === 0)
       throw new Misuse(`expected ${tableFormats.map((format) => `--${format} DIR`).join(', or ')}`)
-    const runs = await storedRuns(values, env)
+    const { runs } = await storedRuns(values, { env, out })
     const files: TableFile[] = []
     for (const { format, folder } of wanted)
       files.push(...(await writeTables(folder, format, runTables, runs)))

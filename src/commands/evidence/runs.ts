@@ -1,5 +1,7 @@
-import { appendFile, readFile } from 'node:fs/promises'
+import { appendFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { readOrNothing } from '../../chaos/journal/head.ts'
+import { formatIssue } from '../../config/issues/issues.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import { loadConfig } from '../../config/load.ts'
 import { readPublicKey } from '../../approval/keys.ts'
@@ -10,6 +12,8 @@ import { regressions, type Trend, trendMetrics, type TrendOptions, trendOf } fro
 import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import type { Tone } from '../../telemetry/colours.ts'
+import { parseJson } from '../../protocol/jsonrpc.ts'
+import { printable } from '../../telemetry/printable.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 import { keyOption, signerOf } from '../agents/signer.ts'
@@ -25,13 +29,17 @@ import {
 import { paintOf, type Values } from '../shared/control-command.ts'
 import { type Cell, table } from '../shared/table.ts'
 import { exportRuns } from './export.ts'
-import { storedIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { configFile, storedIndex, type StoredIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
 
 const common = { ...storedRunsOptions, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
-const filters = {
+const chosen = {
   plan: { kind: 'text', value: 'NAME', about: 'only runs of this plan' },
   server: { kind: 'text', value: 'NAME', about: 'only runs at this server' },
+} as const
+
+const filters = {
+  ...chosen,
   last: {
     kind: 'integer',
     min: 1,
@@ -54,11 +62,17 @@ const verdictOption = {
   verdict: { kind: 'choice', of: verdicts, value: 'VERDICT', about: `one of: ${verdicts.join(', ')}` },
 } as const
 
-const trustOption = {
+const trustOptions = {
+  anchors: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'your own copy of anchors, checked beside the anchors in the state folder',
+  },
   trust: {
     kind: 'list',
     value: 'NAME=KEY',
-    about: 'a trusted public key (default: gateway.controlMcp.trust of --config)',
+    about:
+      'a trusted public key; an anchor is then required (default: gateway.controlMcp.trust of the config)',
   },
 } as const
 
@@ -78,7 +92,10 @@ const usage = `breakwater runs NAME [--state DIR | --config FILE]
   anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
   verify      checks the index, and each anchor; exit code 1 for a problem
 
-${optionLines({ ...common, ...filters, ...verdictOption, ...acrossOption, ...keyOption, ...trustOption })}`
+${optionLines({ ...common, ...filters, ...verdictOption, ...acrossOption, ...keyOption, ...trustOptions })}
+
+  Exit codes: 0; 1 as above, for \`due\` and \`regressions\` over a damaged index, and when the index cannot be read; 2 for
+  wrong arguments.`
 
 interface Asked {
   readonly values: Values & { readonly state: string | undefined; readonly config: string | undefined }
@@ -97,9 +114,14 @@ const questions: Readonly<Record<string, Question>> = {
   list: {
     options: { ...filters, ...verdictOption },
     async run(asked) {
-      const runs = await filtered(asked)
-      const last = typeof asked.values.last === 'number' ? asked.values.last : 20
-      const grades = gradesIn(runs, last)
+      const ofPlans = chosenRuns(await storedRuns(asked.values, asked, []), asked)
+      const { verdict: only, last } = asked.values
+      const runs = lastOf(
+        ofPlans.filter(({ verdict }) => only === undefined || verdict === only),
+        last,
+      )
+      // Grades are over all runs of a plan: a choice by verdict would choose the grade.
+      const grades = gradesIn(ofPlans, typeof last === 'number' ? last : 20)
       return answer(asked, { runs, grades }, () => [
         ...rows(
           asked,
@@ -133,9 +155,9 @@ const questions: Readonly<Record<string, Question>> = {
     positionals: ['ID'],
     async run(asked) {
       const [id = ''] = asked.positionals
-      const run = (await storedRuns(asked.values, asked.env, [])).findLast(
-        (one) => one.id === id || one.name === id,
-      )
+      const { runs } = await storedRuns(asked.values, asked, [])
+      // A plan may have the id of another run as its name.
+      const run = runs.find((one) => one.id === id) ?? runs.findLast((one) => one.name === id)
       if (run === undefined) throw new UnusableInput(`the index has no run ${id}`)
       return answer(asked, run, () => linesOf(run, asked))
     },
@@ -173,7 +195,7 @@ const questions: Readonly<Record<string, Question>> = {
     options: { ...filters, ...acrossOption },
     async run(asked) {
       if (asked.values.plan === undefined) throw new Misuse('--plan NAME is missing')
-      const own = await filtered(asked, ['treatment'])
+      const { runs: own } = await filtered(asked, ['treatment'])
       if (own.length === 0) throw new UnusableInput(`the index has no run of ${String(asked.values.plan)}`)
       const trends = trendMetrics.map((metric) => trendOf(own, metric, acrossIn(asked)))
       return answer(asked, trends, () => rows(asked, TREND_HEAD, trends.map(trendCells)))
@@ -182,7 +204,8 @@ const questions: Readonly<Record<string, Question>> = {
   regressions: {
     options: { ...filters, ...acrossOption },
     async run(asked) {
-      const found = regressions(await filtered(asked, ['treatment']), acrossIn(asked))
+      const { runs, damage } = await filtered(asked, ['treatment'])
+      const found = regressions(runs, acrossIn(asked))
       await answer(asked, found, () =>
         rows(
           asked,
@@ -194,7 +217,8 @@ const questions: Readonly<Record<string, Question>> = {
           ]),
         ),
       )
-      return found.some(({ trend, holds }) => holds && trend.answer === 'degrading') ? 1 : 0
+      const isWorse = found.some(({ trend, holds }) => holds && trend.answer === 'degrading')
+      return isWorse || damage !== undefined ? 1 : 0
     },
   },
   estimates: {
@@ -209,9 +233,10 @@ const questions: Readonly<Record<string, Question>> = {
       ]),
   },
   due: {
-    options: filters,
+    options: chosen,
     async run(asked) {
-      const due = dueIn(await filtered(asked), systemClock.wall())
+      const { runs, damage } = await filtered(asked)
+      const due = dueIn(runs, systemClock.wall())
       await answer(asked, due, () =>
         rows(
           asked,
@@ -225,11 +250,11 @@ const questions: Readonly<Record<string, Question>> = {
           ]),
         ),
       )
-      return due.some(({ isOverdue }) => isOverdue) ? 1 : 0
+      return due.some(({ isOverdue }) => isOverdue) || damage !== undefined ? 1 : 0
     },
   },
   anchor: { options: keyOption, run: anchor },
-  verify: { options: trustOption, run: verify },
+  verify: { options: trustOptions, run: verify },
 }
 
 /** `breakwater runs`: questions about the index of runs. */
@@ -283,20 +308,21 @@ function trendCells(trend: Trend): readonly Cell[] {
   return [...first, shown(split.before), shown(split.after), split.run, note]
 }
 
-/** `arms`: the arms whose durations are read; default none. */
-async function filtered(
-  { values, env }: Asked,
-  arms: readonly string[] = [],
-): Promise<readonly RunSummary[]> {
-  const all = await storedRuns(values, env, arms)
-  const found = all.filter(
-    ({ name, targets, verdict }) =>
-      (values.plan === undefined || name === values.plan) &&
-      (values.server === undefined || targets.some(({ server }) => server === values.server)) &&
-      (values.verdict === undefined || verdict === values.verdict),
-  )
-  return typeof values.last === 'number' ? found.slice(-values.last) : found
+/** Returns the index with the chosen runs only. `arms`: the arms whose durations are read; default none. */
+async function filtered(asked: Asked, arms: readonly string[] = []): Promise<StoredIndex> {
+  const index = await storedRuns(asked.values, asked, arms)
+  return { ...index, runs: lastOf(chosenRuns(index, asked), asked.values.last) }
 }
+
+const chosenRuns = ({ runs }: StoredIndex, { values: { plan, server } }: Asked): readonly RunSummary[] =>
+  runs.filter(
+    ({ name, targets }) =>
+      (plan === undefined || name === plan) &&
+      (server === undefined || targets.some((target) => target.server === server)),
+  )
+
+const lastOf = (runs: readonly RunSummary[], last: unknown): readonly RunSummary[] =>
+  typeof last === 'number' ? runs.slice(-last) : runs
 
 async function tableOf<Row>(
   asked: Asked,
@@ -304,7 +330,7 @@ async function tableOf<Row>(
   head: readonly string[],
   cells: (row: Row) => readonly Cell[],
 ): Promise<number> {
-  const found = ask(await filtered(asked))
+  const found = ask((await filtered(asked)).runs)
   return answer(asked, found, () => rows(asked, head, found.map(cells)))
 }
 
@@ -322,10 +348,12 @@ const rows = (
   cells.length === 0 ? ['no runs'] : table(head, cells, out.width ?? Infinity, paintOf({ out }))
 
 function linesOf(run: RunSummary, asked: Asked): readonly string[] {
-  const { name, id, verdict, reasons, at, tookMs, by, approver, approverProof, environment, rto } = run
+  const { id, verdict, reasons, at, tookMs, approver, approverProof, environment, rto } = run
+  // A line break in a name would begin a line of its own, such as a false approval.
+  const [name, by] = [printable(run.name), printable(run.by)]
   return [
     `${name} (${id}): ${verdict}${reasons.length === 0 ? '' : `: ${reasons.join(', ')}`}`,
-    `${dateOf(at)}, for ${roundedDuration(tookMs)}, in ${environment}, by ${by}${approver === null ? '' : `, approved by ${approver} (${approverProof ?? 'claimed'})`}`,
+    `${dateOf(at)}, for ${roundedDuration(tookMs)}, in ${environment}, by ${by}${approver === null ? '' : `, approved by ${printable(approver)} (${approverProof ?? 'claimed'})`}`,
     `recovery: ${timeOf(rto.measuredMs ?? undefined)}, promised: ${timeOf(rto.promisedMs ?? undefined)}`,
     '',
     ...rows(
@@ -371,8 +399,12 @@ async function anchor({ values, out, env }: Asked): Promise<number> {
     throw new UnusableInput(`the index cannot be anchored:\n${index.problems.join('\n')}`)
   const document = anchorOf(index, systemClock.wall())
   if (document === undefined) throw new UnusableInput(`${index.folder} has no index of runs`)
+  const path = join(index.folder, ANCHORS)
+  const known = await anchorsIn(path)
   const signed = { anchor: document, signature: (await signerOf({ values, out }))('anchor', document) }
-  await appendFile(join(index.folder, ANCHORS), `${JSON.stringify(signed)}\n`, { mode: 0o600 })
+  // The line of a process that ended while writing must not spoil this line.
+  const begin = known === '' || known.endsWith('\n') ? '' : '\n'
+  await appendFile(path, `${begin}${JSON.stringify(signed)}\n`, { mode: 0o600 })
   out.stdout(JSON.stringify(signed))
   out.stderr(
     `breakwater: ${numbered(document.runs, 'run')} anchored; keep this line where the gateway cannot write`,
@@ -380,20 +412,43 @@ async function anchor({ values, out, env }: Asked): Promise<number> {
   return 0
 }
 
+/**
+ * Returns the text of a file with anchors; empty without a file. Rejects with an `UnusableInput`: anchors that cannot be
+ * read must not look like no anchors.
+ */
+async function anchorsIn(path: string): Promise<string> {
+  const text = await readOrNothing(path).catch((error: Error) => {
+    throw new UnusableInput(`the anchors in ${path} cannot be read: ${error.message}`)
+  })
+  return text ?? ''
+}
+
 async function verify(asked: Asked): Promise<number> {
   const { values, out, env } = asked
   const index = await storedIndex(values, env, [])
-  const text = await readFile(join(index.folder, ANCHORS), 'utf8').catch(() => '')
+  const own = typeof values.anchors === 'string' ? values.anchors : undefined
+  const copies = own === undefined ? '' : await anchorsIn(own)
+  if (own !== undefined && copies.trim() === '') throw new UnusableInput(`${own} holds no anchor`)
   const trusted = await trustedKeys(values, env)
   const problems = [...index.problems]
   let anchored = 0
-  for (const [at, line] of text.split('\n').filter(Boolean).entries()) {
-    const read = signedAnchorSchema.safeParse(jsonIn(line))
-    const why = read.success ? unprovenBy(read.data, index, trusted) : 'is no anchor'
-    if (why !== undefined)
-      problems.push(`anchor ${at + 1} ${why}`.replace('anchor 1 the anchor', 'the anchor'))
-    else anchored = Math.max(anchored, read.data!.anchor.runs)
-  }
+  let hasAnchor = false
+  for (const [path, text] of [
+    [ANCHORS, await anchorsIn(join(index.folder, ANCHORS))],
+    [own, copies],
+  ] as const)
+    for (const [at, line] of text.split('\n').filter(Boolean).entries()) {
+      const read = signedAnchorSchema.safeParse(parseJson(line))
+      const why = read.success ? unprovenBy(read.data, index, trusted) : 'it is no anchor'
+      if (why !== undefined) problems.push(`anchor ${at + 1} of ${path}: ${why}`)
+      else {
+        hasAnchor = true
+        anchored = Math.max(anchored, read.data!.anchor.runs)
+      }
+    }
+  // A user who names a key asks for a proof.
+  const isAsked = Array.isArray(values.trust) && values.trust.length > 0
+  if (isAsked && !hasAnchor) problems.push('no anchor of a trusted person proves a line')
   const count = index.runs.length
   const found = { runs: count, anchored, problems }
   await answer(asked, found, () => [
@@ -402,33 +457,28 @@ async function verify(asked: Asked): Promise<number> {
       ? numbered(problems.length, 'problem')
       : `${numbered(count, 'run')}, whole; ${anchored} of these proved by an anchor`,
   ])
-  if (anchored === 0 && problems.length === 0)
+  if (!hasAnchor && problems.length === 0)
     out.stderr(
       'breakwater: no anchor: whoever can read the key of the state folder could have changed the index',
     )
   return problems.length === 0 ? 0 : 1
 }
 
-const jsonIn = (text: string): unknown => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 /** Returns trusted public keys by name: those of the options, else those of the config. */
-async function trustedKeys({ trust, config }: Asked['values'] & Values, env: Env) {
+async function trustedKeys(values: Asked['values'], env: Env): Promise<ReadonlyMap<string, string>> {
+  const { trust } = values as Values
   const given = (Array.isArray(trust) ? trust : []) as readonly string[]
   const keys = new Map<string, string>()
   for (const one of given) {
     const [name = '', key = ''] = one.split(/=(.*)/s)
     if (readPublicKey(key) === undefined) throw new Misuse(`--trust must be NAME=PUBLIC KEY, not ${one}`)
+    if (keys.has(name)) throw new Misuse(`--trust names ${name} twice`)
     keys.set(name, key)
   }
-  if (given.length > 0 || typeof config !== 'string') return keys
-  const loaded = await loadConfig(config, env)
-  for (const { name, key } of (loaded.ok && loaded.config.gateway.controlMcp?.trust) || [])
-    keys.set(name, key)
+  const file = given.length > 0 ? undefined : await configFile(values)
+  if (file === undefined) return keys
+  const loaded = await loadConfig(file, env)
+  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
+  for (const { name, key } of loaded.config.gateway.controlMcp?.trust ?? []) keys.set(name, key)
   return keys
 }

@@ -250,3 +250,31 @@ function embedded(text: string, format: ReportFormat): string {
     (format === 'html' ? /id="evidence">(.*)<\/script>/ : /```json\n(.*)\n```/).exec(text) ?? []
   return json
 }
+
+test('a report on a damaged index says so, in the report and on standard error', async () => {
+  const damaged = join(folder, 'damaged')
+  await indexed(damaged, runs)
+  const file = join(damaged, 'runs.jsonl')
+  const lines = (await readFile(file, 'utf8')).split('\n')
+  await writeFile(file, [...lines.slice(0, 4), ''].join('\n'))
+  const args = ['--framework', 'dora', '--quarter', '2026Q4', '--state', damaged]
+  const { code, stdout, stderr } = await run('report', ...args)
+  assert.equal(code, 0)
+  assert.match(
+    stdout,
+    /^- The index of runs cannot be trusted, so runs may be missing or wrong: .*older than/m,
+  )
+  assert.match(stderr, /^breakwater: the index of runs cannot be trusted: /)
+})
+
+test('bytes that only read like the report are a change', async () => {
+  const signed = signedReport()
+  const report = { ...signed.report, title: 'Rules \ufffd' }
+  const signature = sign('evidence', signedPart(report, 'alice'), aliceKey, 'alice')
+  const text = renderedReport({ report, signature }, 'json')
+  assert.equal((await verified(text)).code, 0)
+  const file = join(folder, 'invalid')
+  const [before = '', after = ''] = text.split('\ufffd')
+  await writeFile(file, Buffer.concat([Buffer.from(before), Buffer.from([0xff]), Buffer.from(after)]))
+  assert.equal((await run('verify', file, `--trust=${alice.publicText}`)).code, 1)
+})
