@@ -5,6 +5,9 @@ import { tableOf } from './table.ts'
 /** Most deployments in a file. */
 const MOST = 100_000
 
+/** Most columns of CSV. */
+const MOST_COLUMNS = 100
+
 const name = z.string().min(1).max(200)
 const time = z.iso.datetime({ offset: true, error: 'expected a time such as 2026-03-01T09:30:00Z' })
 
@@ -47,7 +50,8 @@ export const deploymentsTable = tableOf<Deployment, Deployment>('deployments', (
  * whose message names the row, from 1, and the column.
  */
 export function readDeployments(text: string): readonly Deployment[] {
-  const rows = /^\s*[[{]/.test(text) ? jsonRows(text) : csvObjects(text)
+  const marked = text.replace(/^\uFEFF/, '')
+  const rows = /^\s*[[{]/.test(marked) ? jsonRows(marked) : csvObjects(marked)
   if (rows.length > MOST) throw new Error(`expected at most ${MOST} deployments, not ${rows.length}`)
   const rowOf = new Map<string, number>()
   return rows.map((row, at) => {
@@ -71,7 +75,10 @@ function jsonRows(text: string): readonly unknown[] {
 }
 
 function csvObjects(text: string): readonly unknown[] {
-  const [head = [], ...rows] = csvRows(text.replace(/^\uFEFF/, ''))
+  const [head = [], ...rows] = csvRows(text)
+  if (head.length > MOST_COLUMNS) throw new Error(`the first row names more than ${MOST_COLUMNS} columns`)
+  const twice = head.find((column, at) => head.indexOf(column) !== at)
+  if (twice !== undefined) throw new Error(`the first row names "${twice}" twice`)
   return rows.map((row, at) => {
     if (row.length !== head.length)
       throw new Error(`row ${at + 1} has ${row.length} fields, and the first row names ${head.length}`)

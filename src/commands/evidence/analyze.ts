@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Env } from '../../config/files/interpolate.ts'
@@ -24,6 +24,9 @@ import { table } from '../shared/table.ts'
 import { askSql, MEMORY_BYTES, requireSql, SQL_PACKAGE, type SqlRows, type SqlValue } from './sql.ts'
 import { storedRuns, storedRunsOptions } from './stored-runs.ts'
 import { writeTables } from './table-files.ts'
+
+/** Largest file of deployments, in bytes. */
+const DEPLOYMENTS_BYTES = 64_000_000
 
 /** Most rows that a user can ask for. */
 const MOST_ROWS = 100_000
@@ -122,8 +125,11 @@ async function answerTo(
 }
 
 async function deploymentsIn(file: string): Promise<readonly Deployment[]> {
-  const text = await readFile(file, 'utf8')
+  const { size } = await stat(file)
+  if (size > DEPLOYMENTS_BYTES)
+    throw new UnusableInput(`${file}: larger than ${DEPLOYMENTS_BYTES / 1e6} MB, the limit of deployments`)
   try {
+    const text = await readFile(file, 'utf8')
     return readDeployments(text)
   } catch (error) {
     throw new UnusableInput(`${file}: ${(error as Error).message}`)

@@ -1,6 +1,8 @@
 import type { Env } from '../../config/files/interpolate.ts'
+import { isStateFolder } from '../../evidence/run-index.ts'
 import { runTables } from '../../evidence/tables.ts'
-import { Misuse, optionLines, type Output, runCommand } from '../shared/arguments.ts'
+import { Misuse, optionLines, type Output, runCommand, UnusableInput } from '../shared/arguments.ts'
+import { endingInOrder } from '../shared/signals.ts'
 import { table } from '../shared/table.ts'
 import { storedRuns, storedRunsOptions } from './stored-runs.ts'
 import { type TableFile, tableFormats, writeTables } from './table-files.ts'
@@ -22,6 +24,14 @@ ${optionLines(exportOptions)}
 
   Exit codes: 0; 1 when the index cannot be read or a file cannot be written; 2 for wrong arguments.`
 
+/** Rejects for the state folder of a gateway, where the table `runs` in JSON Lines would replace the index itself. */
+async function requireOwn(folder: string): Promise<void> {
+  if (!(await isStateFolder(folder))) return
+  throw new UnusableInput(
+    `${folder} is the state folder of a gateway, where an export could replace the index of runs: name another folder`,
+  )
+}
+
 /** Characters per line of the list of files, without a terminal. */
 const WIDE = 200
 
@@ -34,10 +44,14 @@ export function exportRuns(args: readonly string[], out: Output, env: Env): Prom
     })
     if (wanted.length === 0)
       throw new Misuse(`expected ${tableFormats.map((format) => `--${format} DIR`).join(', or ')}`)
+    for (const { folder } of wanted) await requireOwn(folder)
     const { runs } = await storedRuns(values, { env, out })
-    const files: TableFile[] = []
-    for (const { format, folder } of wanted)
-      files.push(...(await writeTables(folder, format, runTables, runs)))
+    const files = await endingInOrder(async (stop) => {
+      const written: TableFile[] = []
+      for (const { format, folder } of wanted)
+        written.push(...(await writeTables(folder, format, runTables, runs, stop)))
+      return written
+    })
     const rows = files.map(({ file, rows, bytes }) => [file, rows, bytes])
     for (const line of table(['file', 'rows', 'bytes'], rows, out.width ?? WIDE, out.paint)) out.stdout(line)
     return 0

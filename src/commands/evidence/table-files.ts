@@ -1,11 +1,14 @@
-import { open, rename, rm, type FileHandle } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { lstat, open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type BasicType, ByteWriter, ParquetWriter, schemaFromColumnData } from 'hyparquet-writer'
 import { csvLine } from '../../evidence/csv.ts'
 import { type Cell, type Column, type ColumnType, type Table, written } from '../../evidence/table.ts'
 import { TABLES_SCHEMA } from '../../evidence/tables.ts'
+import type { Cancellation } from '../../mesh/cancel.ts'
 import { nextTurn } from '../../mesh/clock.ts'
 import { makeFolder } from '../../units/folder.ts'
+import { UnusableInput } from '../shared/arguments.ts'
 
 export const tableFormats = ['parquet', 'jsonl', 'csv'] as const
 export type TableFormat = (typeof tableFormats)[number]
@@ -30,22 +33,28 @@ const ROWS_A_TURN = 1_000
 
 /**
  * Writes a file for each table to a folder, which is created if necessary. Reads the sources once, and holds few of
- * their rows. Each file appears as a whole, and no file changes unless all tables could be written. Rejects with the
- * error of the operating system.
+ * their rows. Each file appears as a whole, and no file changes unless all tables could be written. `stop`: ends the
+ * writing, and leaves all files as they were. Rejects with an `UnusableInput`, or with the error of the operating system.
  */
 export async function writeTables<Source>(
   folder: string,
   format: TableFormat,
   tables: readonly Table<Source>[],
   sources: Iterable<Source> | AsyncIterable<Source>,
+  stop?: Cancellation,
 ): Promise<readonly TableFile[]> {
   makeFolder(folder)
   const drafts: Draft<Source>[] = []
   try {
     for (const table of tables) drafts.push(await Draft.open(folder, format, table))
-    for await (const source of sources) for (const draft of drafts) await draft.add(source)
+    for await (const source of sources) {
+      if (stop?.aborted === true)
+        throw new UnusableInput(`interrupted: no ${format} file in ${folder} was changed`)
+      for (const draft of drafts) await draft.add(source)
+    }
     const files: TableFile[] = []
     for (const draft of drafts) files.push(await draft.end())
+    for (const draft of drafts) await draft.requireFree()
     for (const draft of drafts) await draft.publish()
     return files
   } catch (error) {
@@ -84,8 +93,9 @@ class Draft<Source> {
     table: Table<Source>,
   ): Promise<Draft<Source>> {
     const file = join(folder, `${table.name}.${format}`)
-    const draft = `${file}.${process.pid}.new`
-    return new Draft(file, draft, await open(draft, 'w'), table, encoders[format](table))
+    // Nobody else can guess the name, and so nobody can lay a link to another file there.
+    const draft = `${file}.${randomBytes(6).toString('hex')}.new`
+    return new Draft(file, draft, await open(draft, 'wx'), table, encoders[format](table))
   }
 
   async add(source: Source): Promise<void> {
@@ -106,6 +116,14 @@ class Draft<Source> {
     const { size } = await this.#handle.stat()
     await this.#handle.close()
     return { table: this.#table.name, file: this.#file, rows: this.#rows, bytes: size }
+  }
+
+  /** Rejects when a folder has the name of the file: the rename would fail after the renames of other tables. */
+  async requireFree(): Promise<void> {
+    const found = await lstat(this.#file).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error
+    })
+    if (found?.isDirectory() === true) throw new UnusableInput(`${this.#file}: it is a folder`)
   }
 
   publish(): Promise<void> {

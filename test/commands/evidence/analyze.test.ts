@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -211,6 +211,12 @@ test('the delivery figures come from the deployments of a CI system', withDuckdb
     },
   ])
   assert.deepEqual((await json(DELIVERY_QUERY)).rows, [])
+  const large = join(folder, 'large.json')
+  await writeFile(large, '')
+  await truncate(large, 70_000_000)
+  assert.deepEqual((await run('--deployments', large, 'SELECT 1')).errors, [
+    `breakwater: ${large}: larger than 64 MB, the limit of deployments`,
+  ])
   await writeFile(file, '[{"id": 1}]')
   const { code, errors } = await run('--deployments', file, 'SELECT 1')
   assert.equal(code, 1)

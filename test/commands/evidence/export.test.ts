@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -11,6 +11,7 @@ import { type Cell, type Column, createTable, type Table, written } from '../../
 import { runTables } from '../../../src/evidence/tables.ts'
 import { indexed } from '../../evidence/runs.ts'
 import type { RunSummary } from '../../../src/evidence/summary.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { tableRun, tableRuns } from '../../evidence/table-runs.ts'
 import { withDuckdb } from '../../support/duckdb.ts'
 
@@ -196,4 +197,34 @@ test('an export without a folder is misuse', async () => {
   const { code, errors } = await run('--state', state)
   assert.equal(code, 2)
   assert.match(errors[0] ?? '', /expected --parquet DIR, or --jsonl DIR, or --csv DIR/)
+})
+
+test('an export never writes into the state folder of a gateway', async () => {
+  const before = await readFile(join(state, 'runs.jsonl'))
+  const link = join(folder, 'link')
+  await symlink(state, link)
+  for (const where of [state, link])
+    for (const format of ['--jsonl', '--csv']) {
+      const { code, errors } = await run('--state', state, format, where)
+      assert.equal(code, 1)
+      assert.match(errors[0] ?? '', /is the state folder of a gateway.*: name another folder$/)
+    }
+  assert.deepEqual(await readFile(join(state, 'runs.jsonl')), before)
+})
+
+test('an export that meets a folder, or is interrupted, changes no file', async () => {
+  const taken = join(folder, 'taken')
+  await mkdir(join(taken, 'claims.csv'), { recursive: true })
+  await writeFile(join(taken, 'runs.csv'), 'old')
+  await assert.rejects(writeTables(taken, 'csv', runTables, [tableRun(0)]), /claims.csv: it is a folder/)
+  await rm(join(taken, 'claims.csv'), { recursive: true })
+  const stop = new Cancellation()
+  function* interrupted() {
+    yield tableRun(0)
+    stop.abort('signal')
+    yield tableRun(1)
+  }
+  await assert.rejects(writeTables(taken, 'csv', runTables, interrupted(), stop), /interrupted: no csv file/)
+  assert.deepEqual(await readdir(taken), ['runs.csv'])
+  assert.equal(await readFile(join(taken, 'runs.csv'), 'utf8'), 'old')
 })
