@@ -134,7 +134,12 @@ export class RunIndex {
   /** Adds runs; resolves once all are on disk. Ignores runs that the index has already. Rejects when writing fails. */
   addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
     const added = runs.filter(({ id }) => !this.#ids.has(id) && this.#ids.add(id))
-    return this.#add(...added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) })))
+    return this.#add(...added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) }))).catch(
+      (error: unknown) => {
+        for (const { id } of added) this.#ids.delete(id)
+        throw error
+      },
+    )
   }
 
   #add(...entries: readonly IndexEntry[]): Promise<void> {
@@ -161,8 +166,16 @@ export class RunIndex {
       text += formatLine(hash, json)
     }
     const bytes = Buffer.from(text)
-    await this.#file.write(bytes, 0, bytes.length, this.#size)
-    await this.#file.datasync()
+    try {
+      // A full disk takes a part of the bytes first, without an error.
+      for (let at = 0; at < bytes.length;)
+        at += (await this.#file.write(bytes, at, bytes.length - at, this.#size + at)).bytesWritten
+      await this.#file.datasync()
+    } catch (error) {
+      // Else a shorter line, later, would leave the rest of these lines behind it.
+      await this.#file.truncate(this.#size).catch(() => undefined)
+      throw error
+    }
     this.#hash = hash
     this.#line += records.length
     this.#size += bytes.length

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import {
   appendFile,
   cp,
@@ -13,6 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { promisify } from 'node:util'
 import { newKey, openPrivateKey, sign } from '../../src/approval/keys.ts'
 import { chainHash, formatLine } from '../../src/chaos/journal/chain.ts'
 import { readKey, writeHead } from '../../src/chaos/journal/head.ts'
@@ -201,3 +203,32 @@ test('a run counts once, however often somebody with the key writes its line', a
   await index.close()
   assert.deepEqual((await readIndex(own)).problems, ['has run run-1 twice'])
 })
+
+const hasLimits = process.platform !== 'win32'
+
+test(
+  'a full disk loses no line of the index, and the refused runs can come again',
+  { skip: !hasLimits },
+  async () => {
+    const own = await written(1)
+    const built = (path: string) => new URL(`../../${path}`, import.meta.url).href
+    const script = `
+    import { RunIndex } from '${built('src/evidence/run-index.js')}'
+    import { summary } from '${built('test/evidence/runs.js')}'
+    const { index } = await RunIndex.open(process.argv[1], 0)
+    let [at, refused] = [10, undefined]
+    while (refused === undefined)
+      await index.addRuns([summary(at++), summary(at++)], 0).catch((error) => (refused = error.code))
+    console.log(at, refused, index.has(\`run-\${at - 1}\`))
+    await index.close()`
+    // The file of the index can grow to 10 kB, or 20 kB: shells count differently.
+    const { stdout } = await promisify(execFile)('/bin/sh', [
+      ...['-c', 'ulimit -f 20; exec "$0" "$@"', process.execPath],
+      ...['--input-type=module', '-e', script, own],
+    ])
+    const [at, refused, has] = stdout.trim().split(' ')
+    assert.deepEqual([refused, has], ['EFBIG', 'false'])
+    const read = await readIndex(own)
+    assert.deepEqual([read.runs.length, read.problems], [1 + Number(at) - 12, []])
+  },
+)
