@@ -53,10 +53,13 @@ export function judgementOf(run: RunRecord): Judgement {
 function verdictOf(run: RunRecord, reasons: readonly Reason[], claims: readonly ProvenClaim[]): Verdict {
   if (reasons.length > 0) return 'no evidence'
   if (run.state !== 'completed') return 'failed'
-  const ofCalls = claims.filter(({ text }) => isAboutCalls(text))
-  const isProven = ofCalls.length > 0 && ofCalls.every(({ status }) => status === 'proven')
+  const isProven = claims.some(({ text }) => isAboutCalls(text)) && unproven(claims).length === 0
   return isProven ? 'passed' : 'held (weak)'
 }
+
+/** Returns the claims about calls that the run does not prove. */
+export const unproven = (claims: readonly ProvenClaim[]): readonly string[] =>
+  claims.flatMap(({ text, status }) => (isAboutCalls(text) && status !== 'proven' ? [text] : []))
 
 const isAboutCalls = (text: string) =>
   (callMetrics as readonly string[]).includes(/^\w+/.exec(text)?.[0] ?? '')
@@ -94,14 +97,18 @@ function areEffective({ spec, faults }: RunRecord): boolean {
   })
 }
 
-/** Whether the treatment had calls while the faults acted. */
+/** Whether the treatment had calls while the faults acted; a call that waits for its answer counts. */
 function isOverlapping({ samples, spec }: RunRecord): boolean {
   if (spec.faults.length === 0) return true
-  const acting = samples.filter(({ phase, injected }) => phase === 'stage' && injected > 0)
-  const met = acting.filter(
-    ({ arms: { treatment } }) => treatment !== undefined && treatment.begun + treatment.calls > 0,
-  )
-  return acting.length > 0 && met.length >= LEAST_OVERLAP * acting.length
+  let [acting, met, inFlight] = [0, 0, 0]
+  for (const { phase, injected, arms } of samples) {
+    if (phase !== 'stage') continue
+    const { begun = 0, calls = 0 } = arms.treatment ?? {}
+    if (injected > 0) acting++
+    if (injected > 0 && inFlight + begun + calls > 0) met++
+    inFlight = Math.max(0, inFlight + begun - calls)
+  }
+  return acting > 0 && met >= LEAST_OVERLAP * acting
 }
 
 /** Whether figures break a claim for the time of the faults, by more than chance. */

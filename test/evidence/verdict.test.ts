@@ -252,6 +252,18 @@ function halfMet() {
   )
 }
 
+test('a call that waits for its answer meets a fault in each second', () => {
+  const [first, ...others] = rowsOf(10)
+  const begins = { ...sampled, calls: 0, begun: 40 }
+  const waits = { ...sampled, calls: 0, begun: 0 }
+  const rows = (treatment: typeof sampled) =>
+    others.map((row) => ({ ...row, arms: { ...row.arms, treatment } }))
+  const verdict = (samples: RunRecord['samples']) => judgementOf(good({ samples })).verdict
+  const waiting = { ...first!, arms: { ...first!.arms, treatment: begins } }
+  assert.equal(verdict([waiting, ...rows(waits)]), 'passed')
+  assert.equal(verdict([first!, ...rows(waits)]), 'no evidence', 'all calls had ended')
+})
+
 for (const [name, more, reason] of planted)
   test(`a run proves nothing when ${name}`, () => {
     const { verdict, reasons } = judgementOf(good(more))
