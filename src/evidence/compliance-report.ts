@@ -15,7 +15,7 @@ import {
 } from './compliance.ts'
 import { DAY_MS, dayOf, type Period } from './period.ts'
 import { runKinds, type RunSummary } from './summary.ts'
-import { verdicts } from './verdict-names.ts'
+import { reasonTexts, verdicts } from './verdict-names.ts'
 
 const text = z.string().max(10_000)
 const ms = z.number().min(0).nullable()
@@ -254,9 +254,7 @@ function blocksOf(one: RequirementEvidence): readonly Block[] {
         runs.length === 0
           ? `gap: ${one.gap} in the period`
           : `${numbered(runs.length, 'supporting run')} in the period: ${firstOf(runs.map(({ id }) => id))}`,
-        ...(others.length === 0
-          ? []
-          : [`not supporting: ${firstOf(others.map(({ id, why }) => `${id} (${why})`))}`]),
+        ...(others.length === 0 ? [] : [`not supporting: ${firstOf(others.map(otherRun))}`]),
         last === null
           ? 'no stored run supports this requirement'
           : `last supporting run: ${last.id} of ${dayIn(last.at)}`,
@@ -281,6 +279,9 @@ function dueInWords({ state, day }: RequirementEvidence['due']): string {
       return 'overdue: no stored run supports this requirement'
   }
 }
+
+const otherRun = ({ id, name, why, reasons }: RequirementEvidence['others'][number]) =>
+  `${name} ${id} (${why}${reasons.length === 0 ? '' : `: ${reasons.map((reason) => reasonTexts[reason]).join('; ')}`})`
 
 const runTable = (runs: EvidenceReport['runs']): Block => ({
   table: {

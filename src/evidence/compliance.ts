@@ -4,7 +4,7 @@ import { duration } from '../units/duration.ts'
 import { globPattern } from '../units/glob-schema.ts'
 import { DAY_MS, dayOf, type Period } from './period.ts'
 import { runKinds, type RunSummary } from './summary.ts'
-import type { Verdict } from './verdict-names.ts'
+import { reasonNames, type Verdict } from './verdict-names.ts'
 
 /** Short names of the verdicts that can support a requirement. A run without evidence supports nothing. */
 const supportingVerdicts = ['passed', 'held', 'failed'] as const
@@ -113,7 +113,10 @@ export const requirementEvidence = z.strictObject({
   others: z.array(
     z.strictObject({
       id: runId,
+      name: z.string().max(200),
       at: moment,
+      /** Why the run proves nothing; empty for a run that proves something. */
+      reasons: z.array(z.enum(reasonNames)),
       why: z.enum(['no evidence', 'no effect of a named fault', 'other verdict']),
     }),
   ),
@@ -168,8 +171,8 @@ function evidenceOf(
   })
   const within = matching.filter(({ run }) => run.at >= fromMs)
   const supporting = within.flatMap(({ run, support }) => (isSupporting(support) ? [{ run, support }] : []))
-  const others = within.flatMap(({ run: { id, at }, support }) =>
-    isSupporting(support) ? [] : [{ id, at: isoOf(at), why: support }],
+  const others = within.flatMap(({ run: { id, name, at, reasons }, support }) =>
+    isSupporting(support) ? [] : [{ id, name, at: isoOf(at), reasons, why: support }],
   )
   const last = matching.findLast(({ support }) => isSupporting(support))?.run
   const withVerdict = (verdict: SupportingVerdict) =>

@@ -52,7 +52,7 @@ export function gradeOf(runs: readonly Judged[]): Graded {
     return {
       ...known,
       grade: 'not enough data',
-      reasons: [`${decided} of at least ${LEAST_RUNS} decided runs`],
+      reasons: [`a grade needs ${LEAST_RUNS} runs that are evidence; found: ${decided}`],
     }
   const letterOf = (share: number) => grades.find(([, least]) => share >= least)![0]
   const grade = letterOf(Math.min(bound, withinRto ?? 1))

@@ -51,7 +51,7 @@ export function recoveryIn(runs: readonly RunSummary[]): readonly Recovery[] {
       plan,
       runs: shown.length,
       notRecovered: shown.length - times.length,
-      median: times[Math.floor(times.length / 2)],
+      median: medianOf(times),
       worst: times.at(-1),
       promised: promised.at(-1)?.rto.promisedMs ?? undefined,
       kept: kept.length,
@@ -59,6 +59,12 @@ export function recoveryIn(runs: readonly RunSummary[]): readonly Recovery[] {
     }
   })
 }
+
+/** The median of sorted numbers: for an even count, the mean of the two middle ones. */
+const medianOf = (sorted: readonly number[]) =>
+  sorted.length === 0
+    ? undefined
+    : (sorted[Math.floor((sorted.length - 1) / 2)]! + sorted[Math.floor(sorted.length / 2)]!) / 2
 
 /** How often the authors of a plan were right. */
 export interface Estimates {

@@ -2,24 +2,18 @@
 export const verdicts = ['passed', 'held (weak)', 'failed', 'no evidence'] as const
 export type Verdict = (typeof verdicts)[number]
 
-/** Reasons why a run proves nothing. */
-export const reasonNames = [
-  /** Fewer than 5 injections took effect. */
-  'no_effective_fault',
-  /** The treatment had calls in less than 80 % of the seconds in which a fault acted. */
-  'not_overlapping',
-  /** The treatment had fewer than 30 calls in a stage. */
-  'below_floor',
-  /** The steady state did not hold before the faults. */
-  'unsteady_before',
-  /** The calls without faults broke the same claims. */
-  'control_failed_too',
-  'engine_error',
-  /** The record lacks a part of the run. */
-  'journal_gap',
-  /** No reachable value breaks a claim or the gate. */
-  'loose_tolerance',
-  /** Somebody, or a limit that is not the gate, ended the run. */
-  'stopped',
-] as const
-export type Reason = (typeof reasonNames)[number]
+/** Reasons why a run proves nothing, with their texts. */
+export const reasonTexts = {
+  no_effective_fault: 'a fault took effect fewer than 5 times, or a fault of a process or server never',
+  not_overlapping: 'the treatment had calls in less than 80 % of the seconds in which a fault acted',
+  below_floor: 'the treatment had fewer than 30 calls in a stage',
+  unsteady_before: 'the steady state did not hold before the faults',
+  control_failed_too: 'the calls without faults broke a claim as well',
+  engine_error: 'the fault engine failed',
+  journal_gap: 'the run could not continue, or its record lacks samples',
+  loose_tolerance: 'no reachable value breaks the claims, or the gate',
+  stopped: 'somebody stopped the run, or the run ended without a result',
+} as const satisfies Readonly<Record<string, string>>
+
+export type Reason = keyof typeof reasonTexts
+export const reasonNames = Object.keys(reasonTexts) as readonly Reason[] as readonly [Reason, ...Reason[]]

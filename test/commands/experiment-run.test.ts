@@ -15,7 +15,9 @@ async function control(t: TestContext, found: Parameters<typeof recordOf>[1]): P
   const server = createServer((request, response) => {
     const more = request.method === 'POST' ? { id: 'mine' } : found
     response.setHeader('content-type', 'application/json')
-    response.end(JSON.stringify(guardedInShort(recordOf(specOf(), more), false)))
+    const record = recordOf(specOf(), more)
+    const isReport = request.url?.endsWith('/report') === true
+    response.end(JSON.stringify(isReport ? record : guardedInShort(record, false)))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.after(() => server.close())
@@ -33,6 +35,8 @@ async function run(t: TestContext, found: Parameters<typeof recordOf>[1]) {
 test('a run with a good end is reported', async (t) => {
   const { code, said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', reason: 'it held' })
   assert.deepEqual([code, said[0]], [0, 'drill: completed; it held'])
+  assert.ok(said.includes('verdict: no evidence'), said.join())
+  assert.ok(said.includes('  below_floor: the treatment had fewer than 30 calls in a stage'), said.join())
 })
 
 test('the report of a recovered run gives the time since the first effect, and since the end of the faults', async (t) => {

@@ -114,7 +114,15 @@ test('a failed run is evidence of testing, and a run without evidence is none', 
   const found = evidenceOf(runs)
   assert.deepEqual(idsOf(found), ['good', 'weak', 'bad'])
   assert.deepEqual(found.verdicts, { passed: 1, held: 1, failed: 1 })
-  assert.deepEqual(found.others, [{ id: 'empty', at: '2026-10-05T12:00:00.000Z', why: 'no evidence' }])
+  assert.deepEqual(found.others, [
+    {
+      id: 'empty',
+      name: 'latency of search',
+      at: '2026-10-05T12:00:00.000Z',
+      reasons: ['not_overlapping'],
+      why: 'no evidence',
+    },
+  ])
   assert.equal(found.last?.id, 'bad')
   assert.equal(found.gap, null)
 })
@@ -216,6 +224,7 @@ const making = {
   period: periodOf('2026Q4', dayMs('2026-11-30')),
   nowMs: dayMs('2026-11-30'),
   version: '1.2.3',
+  isDamaged: false,
 }
 
 test('a report names source, date, missing check, environments and limits in each format', () => {

@@ -33,6 +33,14 @@ test('recovery has the worst time, runs that did not recover, and kept promises'
   })
 })
 
+test('the median of an even number of recovery times is the mean of the two middle ones', () => {
+  const run = (at: number, measuredMs: number) => summary(at, { rto: { promisedMs: null, measuredMs } })
+  const found = [[run(1, 10), run(2, 40)], [run(1, 10), run(2, 20), run(3, 30), run(4, 90)], []].map(
+    (runs) => recoveryIn(runs)[0]?.median,
+  )
+  assert.deepEqual(found, [25, 25, undefined])
+})
+
 test('estimates say by kind how often the author was right', () => {
   const of = (right: boolean) => ({ of: 'recover', expected: '30s', found: '20s', right })
   const found = estimatesIn([summary(1, { estimates: [of(true)] }), summary(2, { estimates: [of(false)] })])

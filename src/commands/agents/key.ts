@@ -19,9 +19,9 @@ const options = {
 
 const usage = `breakwater key new --name NAME [--out FILE]
 
-  Makes the key of a person, for signing envelopes, approvals and evidence reports. The file holds the private key,
-  encrypted with a passphrase of at least ${SHORTEST_PASSPHRASE} characters, which the command asks for on the terminal. Prints the entry
-  for the config.
+  Makes the key of a person, for signing envelopes, approvals, anchors and evidence reports. The file holds the private key,
+  encrypted with a passphrase of at least ${SHORTEST_PASSPHRASE} characters, which the command asks for on the terminal. Prints the public
+  key, as an entry for the config.
   Keep the file where no agent can run programs as you.
 
 ${optionLines(options)}`
@@ -51,6 +51,9 @@ export function key(args: readonly string[], out: Output, _: Env): Promise<numbe
     out.stderr(`breakwater: the private key ${keyIdOf(publicText)} is in ${file}`)
     out.stdout('gateway:\n  controlMcp:\n    trust:')
     out.stdout(`      - { name: ${name}, key: ${publicText} }`)
+    out.stderr(
+      `breakwater: your signatures are checked with --trust ${name}=${publicText}, or with this entry`,
+    )
     return 0
   })
 }

@@ -101,12 +101,12 @@ export function analyze(args: readonly string[], out: Output, env: Env): Promise
 async function answerTo(
   sql: string,
   values: Values<typeof options>,
-  given: { readonly env: Env; readonly out: Output },
+  { env, out }: { readonly env: Env; readonly out: Output },
 ): Promise<SqlRows> {
   const limits = { timeoutMs: values.timeout, isUnbounded: values['unbounded-memory'] }
   requireSql(sql, limits)
   const deployments = values.deployments === undefined ? [] : await deploymentsIn(values.deployments)
-  const { runs } = await storedRuns(values, given)
+  const { runs } = await storedRuns(values, { env, out })
   return endingInOrder(async (stop, closing) => {
     // Only this user can look into the folder.
     const folder = await mkdtemp(join(tmpdir(), 'breakwater-sql-'))

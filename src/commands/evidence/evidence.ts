@@ -12,7 +12,6 @@ import {
   type SignedReport,
   signedReport,
 } from '../../evidence/compliance-report.ts'
-import { isQuarter, parsePeriod, type Period } from '../../evidence/period.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { parseJson } from '../../protocol/jsonrpc.ts'
 import { version } from '../../protocol/identity.ts'
@@ -30,17 +29,12 @@ import {
 } from '../shared/arguments.ts'
 import { table } from '../shared/table.ts'
 import { mappingAt, shippedFrameworks, shippedMapping } from './mappings.ts'
-import { storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { periodIn, periodOptions, storedRuns, storedRunsOptions } from './stored-runs.ts'
 
 const reportOptions = {
   framework: { kind: 'text', value: 'NAME', about: 'a mapping of `breakwater evidence frameworks`' },
   mapping: { kind: 'text', value: 'FILE', about: 'your own mapping, instead of a shipped one' },
-  quarter: { kind: 'text', value: 'QUARTER', about: 'the quarter of the report, such as 2026Q4, in UTC' },
-  period: {
-    kind: 'text',
-    value: 'PERIOD',
-    about: 'instead of a quarter: a year such as 2026, or days such as 2026-10-01..2026-12-31',
-  },
+  ...periodOptions,
   format: {
     kind: 'choice',
     of: reportFormats,
@@ -59,8 +53,8 @@ const reportOptions = {
 const verifyOptions = {
   trust: {
     kind: 'text',
-    value: 'PUBLICKEY',
-    about: 'public key of the signer: 43 characters, as `breakwater key new` prints',
+    value: 'NAME=PUBLICKEY',
+    about: 'name and public key of the signer, as `breakwater key new` prints both; or the key alone',
   },
 } as const
 
@@ -107,6 +101,8 @@ export function evidence(args: readonly string[], out: Output, env: Env): Promis
 async function report(values: Values<typeof reportOptions>, out: Output, env: Env): Promise<number> {
   const nowMs = systemClock.wall()
   const period = periodIn(values, nowMs)
+  if (period === undefined)
+    throw new Misuse('--quarter QUARTER is missing, such as 2026Q4; or give --period PERIOD')
   const mapping = await mappingIn(values)
   const { runs, problems } = await storedRuns(values, { env, out })
   const made = reportOn(mapping, runs, { period, nowMs, version, problems })
@@ -116,21 +112,6 @@ async function report(values: Values<typeof reportOptions>, out: Output, env: En
   if (signature !== null)
     out.stderr(`breakwater: signed by ${signature.by} with key ${signature.keyId}: ${signature.value}`)
   return 0
-}
-
-/** Throws a `Misuse`. */
-function periodIn({ quarter, period }: Values<typeof reportOptions>, nowMs: number): Period {
-  if (quarter !== undefined && period !== undefined) throw new Misuse('give --quarter or --period, not both')
-  if (quarter !== undefined && !isQuarter(quarter))
-    throw new Misuse(
-      `--quarter must be a quarter such as 2026Q4, not "${quarter}"; --period takes a year or days`,
-    )
-  const text = quarter ?? period
-  if (text === undefined)
-    throw new Misuse('--quarter QUARTER is missing, such as 2026Q4; or give --period PERIOD')
-  const read = parsePeriod(text, nowMs)
-  if (typeof read === 'string') throw new Misuse(`--${quarter === undefined ? 'period' : 'quarter'}: ${read}`)
-  return read
 }
 
 /** Rejects with a `Misuse` or an `UnusableInput`. */
@@ -155,10 +136,13 @@ export const renderedReport = (signed: SignedReport, format: ReportFormat): stri
     .join('\n')
 
 async function verify(file: string, { trust }: Values<typeof verifyOptions>, out: Output): Promise<number> {
-  if (trust === undefined) throw new Misuse('--trust PUBLICKEY is missing')
-  const key = readPublicKey(trust)
-  if (key === undefined || !publicKeySchema.safeParse(trust).success)
-    throw new Misuse('--trust must be a public key of 43 characters, as `breakwater key new` prints')
+  if (trust === undefined) throw new Misuse('--trust NAME=PUBLICKEY is missing')
+  const [, name, publicText = ''] = /^(?:([\w.-]{1,64})=)?(.*)$/.exec(trust) ?? []
+  const key = readPublicKey(publicText)
+  if (key === undefined || !publicKeySchema.safeParse(publicText).success)
+    throw new Misuse(
+      '--trust must be NAME=PUBLICKEY or a public key of 43 characters, as `breakwater key new` prints',
+    )
   const bytes = await readFile(file).catch((error: Error) => {
     throw new UnusableInput(`${file} cannot be read: ${error.message}`)
   })
@@ -172,10 +156,12 @@ async function verify(file: string, { trust }: Values<typeof verifyOptions>, out
   const { report, signature } = read.data
   if (signature === null) throw new UnusableInput(`${file} is not signed`)
   const { by, keyId, value } = signature
-  if (keyId !== keyIdOf(trust))
+  if (keyId !== keyIdOf(publicText))
     throw new UnusableInput(
-      `${file} is signed with the key ${keyId}, and you trust the key ${keyIdOf(trust)}`,
+      `${file} is signed with the key ${keyId}, and you trust the key ${keyIdOf(publicText)}`,
     )
+  if (name !== undefined && name !== by)
+    throw new UnusableInput(`${file} is signed by ${printable(by)}, and you trust the key of ${name}`)
   const isWhole = Buffer.from(value, 'base64url').toString('base64url') === value
   if (!isWhole || !isSignedWith('evidence', signedPart(report, by), signature, key))
     throw new UnusableInput(`${file} was changed: the signature does not match`)

@@ -1,51 +1,47 @@
-import { appendFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { readOrNothing } from '../../chaos/journal/head.ts'
-import { formatIssue } from '../../config/issues/issues.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { loadConfig } from '../../config/load.ts'
-import { readPublicKey } from '../../approval/keys.ts'
-import { anchorOf, signedAnchorSchema, unprovenBy } from '../../evidence/anchor.ts'
+import { FEWEST_RUNS } from '../../evidence/change.ts'
 import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../evidence/questions.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
 import { regressions, type Trend, trendMetrics, type TrendOptions, trendOf } from '../../evidence/trend.ts'
 import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import type { Tone } from '../../telemetry/colours.ts'
-import { parseJson } from '../../protocol/jsonrpc.ts'
-import { printable } from '../../telemetry/printable.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
-import { numbered } from '../../units/numbered.ts'
-import { keyOption, signerOf } from '../agents/signer.ts'
+import { keyOption } from '../agents/signer.ts'
 import {
+  listed,
   Misuse,
   optionLines,
   type Options,
+  optionsOf,
   type Output,
   runCommand,
   unknownCommand,
   UnusableInput,
 } from '../shared/arguments.ts'
-import { paintOf, type Values } from '../shared/control-command.ts'
-import { type Cell, table } from '../shared/table.ts'
+import type { Cell } from '../shared/table.ts'
+import { anchor, verify } from './anchors.ts'
+import { answer, type Asked, dateOf, numberOf, oneEach, percent, rows, timeOf } from './asked.ts'
 import { exportRuns } from './export.ts'
-import { configFile, storedIndex, type StoredIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { linesOf } from './shown-run.ts'
+import { periodIn, periodOptions, type StoredIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
 
 const common = { ...storedRunsOptions, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
-const chosen = {
+const selectors = {
   plan: { kind: 'text', value: 'NAME', about: 'only runs of this plan' },
   server: { kind: 'text', value: 'NAME', about: 'only runs at this server' },
 } as const
 
 const filters = {
-  ...chosen,
+  ...selectors,
+  ...periodOptions,
   last: {
     kind: 'integer',
     min: 1,
     max: 1_000_000,
     value: 'N',
-    about: 'only the last N runs, or for grades the last N of each plan (default: 20)',
+    about: 'only the last N runs (default: all); for grades, the last N runs of each plan (default: 20)',
   },
 } as const
 
@@ -62,47 +58,18 @@ const verdictOption = {
   verdict: { kind: 'choice', of: verdicts, value: 'VERDICT', about: `one of: ${verdicts.join(', ')}` },
 } as const
 
-const trustOptions = {
+const verifyOptions = {
   anchors: {
     kind: 'text',
     value: 'FILE',
-    about: 'your own copy of anchors, checked beside the anchors in the state folder',
+    about: 'copies of anchors, a line each, that were kept outside of the state folder',
   },
   trust: {
     kind: 'list',
-    value: 'NAME=KEY',
-    about:
-      'a trusted public key; an anchor is then required (default: gateway.controlMcp.trust of the config)',
+    value: 'NAME=PUBLICKEY',
+    about: 'a trusted person with the public key (default: gateway.controlMcp.trust of the config)',
   },
 } as const
-
-const usage = `breakwater runs NAME [--state DIR | --config FILE]
-
-  The index of runs: a summary of each ended run, kept after the run's record is removed. Needs no running gateway.
-
-  list        verdicts and grades of the runs
-  show ID     a run: verdict with its proof, claims with intervals, fates of the faults
-  coverage    tests of each server with each type of fault
-  recovery    recovery times, and the promised times
-  trend       change of a plan's recovery time, p95 and error ratio over comparable runs, however often one looks
-  regressions the trends of all plans, adjusted for their number; exit code 1 when one is degrading
-  estimates   how often the authors were right
-  due         plans with \`every\` and without a run that is evidence in this time; exit code 1 when one is overdue
-  export      writes the index as tables: --parquet DIR, --jsonl DIR or --csv DIR
-  anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
-  verify      checks the index, and each anchor; exit code 1 for a problem
-
-${optionLines({ ...common, ...filters, ...verdictOption, ...acrossOption, ...keyOption, ...trustOptions })}
-
-  Exit codes: 0; 1 as above, for \`due\` and \`regressions\` over a damaged index, and when the index cannot be read; 2 for
-  wrong arguments.`
-
-interface Asked {
-  readonly values: Values & { readonly state: string | undefined; readonly config: string | undefined }
-  readonly positionals: readonly string[]
-  readonly out: Output
-  readonly env: Env
-}
 
 interface Question {
   readonly positionals?: readonly string[]
@@ -114,22 +81,23 @@ const questions: Readonly<Record<string, Question>> = {
   list: {
     options: { ...filters, ...verdictOption },
     async run(asked) {
-      const ofPlans = chosenRuns(await storedRuns(asked.values, asked, []), asked)
-      const { verdict: only, last } = asked.values
+      const { verdict: wanted, last } = asked.values
+      const { runs: graded } = await chosen(asked)
+      const grades = gradesIn(graded, typeof last === 'number' ? last : 20)
       const runs = lastOf(
-        ofPlans.filter(({ verdict }) => only === undefined || verdict === only),
-        last,
+        graded.filter(({ verdict }) => wanted === undefined || verdict === wanted),
+        asked,
       )
-      // Grades are over all runs of a plan: a choice by verdict would choose the grade.
-      const grades = gradesIn(ofPlans, typeof last === 'number' ? last : 20)
       return answer(asked, { runs, grades }, () => [
         ...rows(
           asked,
-          ['RUN', 'PLAN', 'AT', 'VERDICT', 'REASONS'],
-          runs.map(({ id, name, at, verdict, reasons }) => [
+          ['RUN', 'PLAN', 'BEGAN (UTC)', 'SERVERS', 'FAULTS', 'VERDICT', 'REASONS'],
+          runs.map(({ id, name, at, targets, faults, verdict, reasons }) => [
             id,
             name,
             dateOf(at),
+            oneEach(targets.map(({ server }) => server)),
+            oneEach(faults.map(({ type }) => type)),
             { text: verdict, tone: tones[verdict] },
             reasons.join(', '),
           ]),
@@ -137,7 +105,7 @@ const questions: Readonly<Record<string, Question>> = {
         '',
         ...rows(
           asked,
-          ['PLAN', 'GRADE', 'PASSED', 'WEAK', 'FAILED', 'NO EVIDENCE', 'REASONS'],
+          ['PLAN', 'GRADE', 'PASSED', 'HELD (WEAK)', 'FAILED', 'NO EVIDENCE', 'REASONS'],
           grades.map(({ plan, grade, passed, weak, failed, noEvidence, reasons }) => [
             plan,
             grade,
@@ -155,23 +123,29 @@ const questions: Readonly<Record<string, Question>> = {
     positionals: ['ID'],
     async run(asked) {
       const [id = ''] = asked.positionals
-      const { runs } = await storedRuns(asked.values, asked, [])
+      const { runs: all } = await storedRuns(asked.values, asked, [])
       // A plan may have the id of another run as its name.
-      const run = runs.find((one) => one.id === id) ?? runs.findLast((one) => one.name === id)
-      if (run === undefined) throw new UnusableInput(`the index has no run ${id}`)
+      const run = all.find((one) => one.id === id) ?? all.findLast(({ name }) => name === id)
+      if (run === undefined)
+        throw new UnusableInput(`the index has no run or plan "${id}"; \`breakwater runs list\` lists them`)
       return answer(asked, run, () => linesOf(run, asked))
     },
   },
   coverage: {
     options: filters,
     run: (asked) =>
-      tableOf(asked, coverageIn, ['SERVER', 'FAULT', 'RUNS', 'EVIDENCE', 'LAST EVIDENCE'], (one) => [
-        one.server,
-        one.fault,
-        one.runs,
-        one.evidence,
-        one.lastEvidenceAt === undefined ? 'never' : dateOf(one.lastEvidenceAt),
-      ]),
+      tableOf(
+        asked,
+        coverageIn,
+        ['SERVER', 'FAULT', 'RUNS', 'OF THESE EVIDENCE', 'LAST EVIDENCE (UTC)'],
+        (one) => [
+          one.server,
+          one.fault,
+          one.runs,
+          one.evidence,
+          one.lastEvidenceAt === undefined ? 'never' : dateOf(one.lastEvidenceAt),
+        ],
+      ),
   },
   recovery: {
     options: filters,
@@ -179,7 +153,7 @@ const questions: Readonly<Record<string, Question>> = {
       tableOf(
         asked,
         recoveryIn,
-        ['PLAN', 'RUNS', 'MEDIAN', 'WORST', 'NOT RECOVERED', 'PROMISED', 'KEPT'],
+        ['PLAN', 'EVIDENCE', 'MEDIAN', 'WORST', 'NOT RECOVERED', 'PROMISED', 'KEPT'],
         (one) => [
           one.plan,
           one.runs,
@@ -204,7 +178,7 @@ const questions: Readonly<Record<string, Question>> = {
   regressions: {
     options: { ...filters, ...acrossOption },
     async run(asked) {
-      const { runs, damage } = await filtered(asked, ['treatment'])
+      const { runs, problems } = await filtered(asked, ['treatment'])
       const found = regressions(runs, acrossIn(asked))
       await answer(asked, found, () =>
         rows(
@@ -213,12 +187,12 @@ const questions: Readonly<Record<string, Question>> = {
           found.map(({ name, trend, adjustedP }) => [
             name,
             ...trendCells(trend),
-            numberOf(adjustedP ?? null),
+            adjustedP === undefined ? '–' : numberOf(adjustedP),
           ]),
         ),
       )
       const isWorse = found.some(({ trend, holds }) => holds && trend.answer === 'degrading')
-      return isWorse || damage !== undefined ? 1 : 0
+      return isWorse || problems.length > 0 ? 1 : 0
     },
   },
   estimates: {
@@ -233,14 +207,14 @@ const questions: Readonly<Record<string, Question>> = {
       ]),
   },
   due: {
-    options: chosen,
+    options: selectors,
     async run(asked) {
-      const { runs, damage } = await filtered(asked)
+      const { runs, problems } = await chosen(asked)
       const due = dueIn(runs, systemClock.wall())
       await answer(asked, due, () =>
         rows(
           asked,
-          ['PLAN', 'EVERY', 'LAST EVIDENCE', 'DUE', ''],
+          ['PLAN', 'EVERY', 'LAST EVIDENCE (UTC)', 'DUE (UTC)', ''],
           due.map(({ plan, everyMs, lastAt, dueAt, isOverdue }) => [
             plan,
             formatDuration(everyMs),
@@ -248,14 +222,37 @@ const questions: Readonly<Record<string, Question>> = {
             dateOf(dueAt),
             isOverdue ? { text: 'overdue', tone: 'bad' } : '',
           ]),
+          'no run of a plan with `every`, so nothing is due',
         ),
       )
-      return due.some(({ isOverdue }) => isOverdue) || damage !== undefined ? 1 : 0
+      return due.some(({ isOverdue }) => isOverdue) || problems.length > 0 ? 1 : 0
     },
   },
   anchor: { options: keyOption, run: anchor },
-  verify: { options: trustOptions, run: verify },
+  verify: { options: verifyOptions, run: verify },
 }
+
+const usage = `breakwater runs QUESTION [--state DIR | --config FILE]
+
+  Answers from the index of runs: a summary of each ended run, kept after the run's record is removed. Needs no
+  running gateway. In the index, a plan is the name of an experiment file.
+
+  list        verdict of each run, and grade of each plan
+  show ID     a run by its id, or the last run of a plan by the plan's name: verdict with reasons, claims, calls, faults
+  coverage    runs of each server with each type of fault, and the last run that is evidence
+  recovery    measured and promised recovery times of each plan
+  trend       change of a plan's recovery time, p95 and error ratio over comparable runs, however often one looks
+  regressions the trends of all plans, adjusted for their number; exit code 1 when one is degrading
+  estimates   how often the estimates in the experiment files were right
+  due         plans with \`every\`, and the day of the next run; exit code 1 when one is overdue
+  export      writes the index as tables; see \`breakwater runs export --help\`
+  anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
+  verify      checks each line of the index, and each anchor; exit code 1 for a problem
+
+${optionLines([...listed(common), ...optionsOf(questions)])}
+
+  Exit codes: 0; 1 as above, for \`due\` and \`regressions\` over a damaged index, and when the index cannot be read;
+  2 for wrong arguments.`
 
 /** `breakwater runs`: questions about the index of runs. */
 export function runs([name = '', ...rest]: readonly string[], out: Output, env: Env): Promise<number> {
@@ -294,7 +291,9 @@ function trendCells(trend: Trend): readonly Cell[] {
       '–',
       '–',
       '–',
-      'differ' in trend ? `the runs differ in ${trend.differ.join(', ')}` : mixed,
+      'differ' in trend
+        ? `the runs differ in ${trend.differ.join(', ')}`
+        : [`a trend needs ${FEWEST_RUNS} runs`, mixed].filter(Boolean).join('; '),
     ]
   const { split } = trend
   if (answer === 'no change found') {
@@ -308,21 +307,29 @@ function trendCells(trend: Trend): readonly Cell[] {
   return [...first, shown(split.before), shown(split.after), split.run, note]
 }
 
-/** Returns the index with the chosen runs only. `arms`: the arms whose durations are read; default none. */
-async function filtered(asked: Asked, arms: readonly string[] = []): Promise<StoredIndex> {
+/** Returns the index with the runs of the chosen plan, server and period. `arms`: the arms whose durations are read; default none. */
+async function chosen(asked: Asked, arms: readonly string[] = []): Promise<StoredIndex> {
+  const { plan, server } = asked.values
+  const text = (value: unknown) => (typeof value === 'string' ? value : undefined)
+  const quarter = text(asked.values.quarter)
+  const period = periodIn({ quarter, period: text(asked.values.period) }, systemClock.wall())
   const index = await storedRuns(asked.values, asked, arms)
-  return { ...index, runs: lastOf(chosenRuns(index, asked), asked.values.last) }
+  const runs = index.runs.filter(
+    ({ name, targets, at }) =>
+      (plan === undefined || name === plan) &&
+      (server === undefined || targets.some((one) => one.server === server)) &&
+      (period === undefined || (at >= period.fromMs && at < period.toMs)),
+  )
+  return { ...index, runs }
 }
 
-const chosenRuns = ({ runs }: StoredIndex, { values: { plan, server } }: Asked): readonly RunSummary[] =>
-  runs.filter(
-    ({ name, targets }) =>
-      (plan === undefined || name === plan) &&
-      (server === undefined || targets.some((target) => target.server === server)),
-  )
+const lastOf = (found: readonly RunSummary[], { values: { last } }: Asked) =>
+  typeof last === 'number' ? found.slice(-last) : found
 
-const lastOf = (runs: readonly RunSummary[], last: unknown): readonly RunSummary[] =>
-  typeof last === 'number' ? runs.slice(-last) : runs
+async function filtered(asked: Asked, arms?: readonly string[]): Promise<StoredIndex> {
+  const index = await chosen(asked, arms)
+  return { ...index, runs: lastOf(index.runs, asked) }
+}
 
 async function tableOf<Row>(
   asked: Asked,
@@ -330,155 +337,7 @@ async function tableOf<Row>(
   head: readonly string[],
   cells: (row: Row) => readonly Cell[],
 ): Promise<number> {
-  const found = ask((await filtered(asked)).runs)
+  const { runs } = await filtered(asked)
+  const found = ask(runs)
   return answer(asked, found, () => rows(asked, head, found.map(cells)))
-}
-
-function answer({ values, out }: Asked, data: unknown, lines: () => readonly string[]): Promise<number> {
-  if (values.json === true) out.stdout(JSON.stringify(data, undefined, 2))
-  else for (const line of lines()) out.stdout(line)
-  return Promise.resolve(0)
-}
-
-const rows = (
-  { out }: Asked,
-  head: readonly string[],
-  cells: readonly (readonly Cell[])[],
-): readonly string[] =>
-  cells.length === 0 ? ['no runs'] : table(head, cells, out.width ?? Infinity, paintOf({ out }))
-
-function linesOf(run: RunSummary, asked: Asked): readonly string[] {
-  const { id, verdict, reasons, at, tookMs, approver, approverProof, environment, rto } = run
-  // A line break in a name would begin a line of its own, such as a false approval.
-  const [name, by] = [printable(run.name), printable(run.by)]
-  return [
-    `${name} (${id}): ${verdict}${reasons.length === 0 ? '' : `: ${reasons.join(', ')}`}`,
-    `${dateOf(at)}, for ${roundedDuration(tookMs)}, in ${environment}, by ${by}${approver === null ? '' : `, approved by ${printable(approver)} (${approverProof ?? 'claimed'})`}`,
-    `recovery: ${timeOf(rto.measuredMs ?? undefined)}, promised: ${timeOf(rto.promisedMs ?? undefined)}`,
-    '',
-    ...rows(
-      asked,
-      ['CLAIM', 'STATUS', 'VALUE', '95 % INTERVAL', 'CALLS'],
-      run.claims.map(({ text, status, value, low, high, n }) => [
-        text,
-        status,
-        numberOf(value),
-        low === null && high === null ? '–' : `${numberOf(low)} to ${numberOf(high)}`,
-        n,
-      ]),
-    ),
-    '',
-    ...rows(
-      asked,
-      ['FAULT', 'TYPE', 'APPLIED', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED', 'NOT REACHED'],
-      run.faults.map((one) => [
-        one.name,
-        one.type,
-        one.applied,
-        one.masked,
-        one.delayed,
-        one.surfaced,
-        one.escaped,
-        one.notReached,
-      ]),
-    ),
-  ]
-}
-
-const numberOf = (value: number | null) => (value === null ? 'unknown' : String(Number(value.toPrecision(4))))
-const percent = (share: number) => `${Math.round(share * 100)} %`
-const dateOf = (at: number) => new Date(at).toISOString().replace('T', ' ').slice(0, 16)
-const timeOf = (ms: number | undefined) => (ms === undefined ? '–' : roundedDuration(ms))
-
-/** Anchors, one JSON line each; copies elsewhere outlive the folder. */
-const ANCHORS = 'runs.anchors.jsonl'
-
-async function anchor({ values, out, env }: Asked): Promise<number> {
-  const index = await storedIndex(values, env, [])
-  if (index.problems.length > 0)
-    throw new UnusableInput(`the index cannot be anchored:\n${index.problems.join('\n')}`)
-  const document = anchorOf(index, systemClock.wall())
-  if (document === undefined) throw new UnusableInput(`${index.folder} has no index of runs`)
-  const path = join(index.folder, ANCHORS)
-  const known = await anchorsIn(path)
-  const signed = { anchor: document, signature: (await signerOf({ values, out }))('anchor', document) }
-  // The line of a process that ended while writing must not spoil this line.
-  const begin = known === '' || known.endsWith('\n') ? '' : '\n'
-  await appendFile(path, `${begin}${JSON.stringify(signed)}\n`, { mode: 0o600 })
-  out.stdout(JSON.stringify(signed))
-  out.stderr(
-    `breakwater: ${numbered(document.runs, 'run')} anchored; keep this line where the gateway cannot write`,
-  )
-  return 0
-}
-
-/**
- * Returns the text of a file with anchors; empty without a file. Rejects with an `UnusableInput`: anchors that cannot be
- * read must not look like no anchors.
- */
-async function anchorsIn(path: string): Promise<string> {
-  const text = await readOrNothing(path).catch((error: Error) => {
-    throw new UnusableInput(`the anchors in ${path} cannot be read: ${error.message}`)
-  })
-  return text ?? ''
-}
-
-async function verify(asked: Asked): Promise<number> {
-  const { values, out, env } = asked
-  const index = await storedIndex(values, env, [])
-  const own = typeof values.anchors === 'string' ? values.anchors : undefined
-  const copies = own === undefined ? '' : await anchorsIn(own)
-  if (own !== undefined && copies.trim() === '') throw new UnusableInput(`${own} holds no anchor`)
-  const trusted = await trustedKeys(values, env)
-  const problems = [...index.problems]
-  let anchored = 0
-  let hasAnchor = false
-  for (const [path, text] of [
-    [ANCHORS, await anchorsIn(join(index.folder, ANCHORS))],
-    [own, copies],
-  ] as const)
-    for (const [at, line] of text.split('\n').filter(Boolean).entries()) {
-      const read = signedAnchorSchema.safeParse(parseJson(line))
-      const why = read.success ? unprovenBy(read.data, index, trusted) : 'it is no anchor'
-      if (why !== undefined) problems.push(`anchor ${at + 1} of ${path}: ${why}`)
-      else {
-        hasAnchor = true
-        anchored = Math.max(anchored, read.data!.anchor.runs)
-      }
-    }
-  // A user who names a key asks for a proof.
-  const isAsked = Array.isArray(values.trust) && values.trust.length > 0
-  if (isAsked && !hasAnchor) problems.push('no anchor of a trusted person proves a line')
-  const count = index.runs.length
-  const found = { runs: count, anchored, problems }
-  await answer(asked, found, () => [
-    ...problems,
-    problems.length > 0
-      ? numbered(problems.length, 'problem')
-      : `${numbered(count, 'run')}, whole; ${anchored} of these proved by an anchor`,
-  ])
-  if (!hasAnchor && problems.length === 0)
-    out.stderr(
-      'breakwater: no anchor: whoever can read the key of the state folder could have changed the index',
-    )
-  return problems.length === 0 ? 0 : 1
-}
-
-/** Returns trusted public keys by name: those of the options, else those of the config. */
-async function trustedKeys(values: Asked['values'], env: Env): Promise<ReadonlyMap<string, string>> {
-  const { trust } = values as Values
-  const given = (Array.isArray(trust) ? trust : []) as readonly string[]
-  const keys = new Map<string, string>()
-  for (const one of given) {
-    const [name = '', key = ''] = one.split(/=(.*)/s)
-    if (readPublicKey(key) === undefined) throw new Misuse(`--trust must be NAME=PUBLIC KEY, not ${one}`)
-    if (keys.has(name)) throw new Misuse(`--trust names ${name} twice`)
-    keys.set(name, key)
-  }
-  const file = given.length > 0 ? undefined : await configFile(values)
-  if (file === undefined) return keys
-  const loaded = await loadConfig(file, env)
-  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
-  for (const { name, key } of loaded.config.gateway.controlMcp?.trust ?? []) keys.set(name, key)
-  return keys
 }

@@ -92,7 +92,11 @@ for (const format of reportFormats)
 
 test('each requirement of each shipped mapping is supported by some kind of run', () => {
   for (const mapping of shipped) {
-    const { requirements } = reportOn(mapping, runs, { period, nowMs: dayMs('2026-11-30'), version })
+    const { requirements } = reportOn(mapping, runs, {
+      period,
+      nowMs: dayMs('2026-11-30'),
+      version,
+    })
     assert.deepEqual(
       requirements.filter(({ gap }) => gap !== null).map(({ id }) => id),
       [],
@@ -122,8 +126,8 @@ test('wrong arguments are refused in a sentence, with exit code 2', async () => 
       [...dora, '--quarter', '2026Q1', '--format', 'pdf'],
       '--format must be one of md, html, json, not "pdf"',
     ],
-    [['verify', 'x'], '--trust PUBLICKEY is missing'],
-    [['verify', 'x', '--trust', 'short'], '--trust must be a public key of 43 characters'],
+    [['verify', 'x'], '--trust NAME=PUBLICKEY is missing'],
+    [['verify', 'x', '--trust', 'short'], '--trust must be NAME=PUBLICKEY or a public key of 43 characters'],
     [['verify'], 'FILE is missing'],
   ] as const) {
     const { code, stdout, stderr } = await run(...args)
@@ -168,7 +172,11 @@ const stranger = newKey(PASSPHRASE)
 const aliceKey = openPrivateKey(alice.pem, PASSPHRASE)!
 
 function signedReport(): SignedReport {
-  const report = reportOn(shipped[1]!, runs, { period, nowMs: dayMs('2026-11-30'), version })
+  const report = reportOn(shipped[1]!, runs, {
+    period,
+    nowMs: dayMs('2026-11-30'),
+    version,
+  })
   return { report, signature: sign('evidence', signedPart(report, 'alice'), aliceKey, 'alice') }
 }
 
@@ -191,6 +199,11 @@ for (const format of reportFormats)
       /^is unchanged: dora, 2026Q4, made at 2026-11-30T00:00:00\.000Z, signed by alice with key/,
     )
     assert.equal((await verified(text, stranger.publicText)).code, 1)
+    assert.equal((await verified(text, `alice=${alice.publicText}`)).code, 0)
+    assert.match(
+      (await verified(text, `bob=${alice.publicText}`)).said,
+      /by alice, and you trust the key of bob$/,
+    )
     const step = Math.max(1, Math.floor(text.length / 150))
     for (let at = 0; at < text.length; at += step) {
       const changed = `${text.slice(0, at)}${text[at] === 'x' ? 'y' : 'x'}${text.slice(at + 1)}`

@@ -1,188 +1,166 @@
 import assert from 'node:assert/strict'
-import { appendFile, cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { newKey, openPrivateKey, sign } from '../../../src/approval/keys.ts'
+import { evidence } from '../../../src/commands/evidence/evidence.ts'
 import { runs } from '../../../src/commands/evidence/runs.ts'
-import { anchorOf, type SignedAnchor } from '../../../src/evidence/anchor.ts'
-import { indexPath, readIndex, RunIndex } from '../../../src/evidence/run-index.ts'
+import { Terminal } from '../../../src/commands/shared/terminal.ts'
+import { anchorOf } from '../../../src/evidence/anchor.ts'
+import { indexPath, readIndex } from '../../../src/evidence/run-index.ts'
 import type { RunSummary } from '../../../src/evidence/summary.ts'
+import { dayMs } from '../../evidence/compliance-runs.ts'
 import { indexed, summary } from '../../evidence/runs.ts'
 
-const folder = await mkdtemp(join(tmpdir(), 'breakwater-runs-'))
-after(() => rm(folder, { recursive: true, force: true }))
+const folders: string[] = []
+after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))))
 
-let folders = 0
-const newFolder = () => join(folder, String(folders++))
-
-async function stateOf(all: readonly RunSummary[]): Promise<string> {
-  const state = newFolder()
-  await indexed(state, all)
-  return state
+async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-runs-'))
+  folders.push(folder)
+  return folder
 }
 
-async function run(...args: string[]) {
-  const lines: string[] = []
-  const errors: string[] = []
-  const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => errors.push(line) }
-  const code = await runs(args, out, {})
-  return { code, said: lines.join('\n'), errors: errors.join('\n') }
+async function asked(command: typeof runs, ...args: string[]) {
+  const said = { stdout: '', stderr: '' }
+  const screen = (name: keyof typeof said) => ({ write: (text: string) => (said[name] += text) })
+  const code = await command(args, new Terminal(screen('stdout'), screen('stderr'), {}), {})
+  return { code, ...said }
 }
 
-interface Listed {
-  readonly runs: readonly { readonly id: string }[]
-  readonly grades: readonly { readonly plan: string; readonly grade: string; readonly runs: number }[]
-}
+const claim = (text: string, more: Partial<RunSummary['claims'][number]> = {}) =>
+  ({ text, value: null, low: null, high: null, n: 200, status: 'held', ...more }) as const
 
-const listed = async (...args: string[]) => JSON.parse((await run('list', '--json', ...args)).said) as Listed
-
-test('a choice by verdict chooses runs, and never the grade', async () => {
-  const state = await stateOf(
-    Array.from({ length: 100 }, (_, at) => summary(at, { verdict: at % 2 === 0 ? 'passed' : 'failed' })),
-  )
-  const all = await listed('--state', state, '--last', '80')
-  const passed = await listed('--state', state, '--last', '80', '--verdict', 'passed')
-  assert.deepEqual([all.runs.length, passed.runs.length], [80, 50])
-  assert.equal(all.grades[0]!.grade, 'D')
-  assert.deepEqual(passed.grades, all.grades)
-})
-
-test('a number of last runs counts for the grade of each plan', async () => {
-  const plans = ['first', 'second'].flatMap((name, plan) =>
-    Array.from({ length: 10 }, (_, at) => summary(plan * 10 + at, { name })),
-  )
-  const { runs: last, grades } = await listed('--state', await stateOf(plans), '--last', '5')
-  assert.deepEqual(
-    last.map(({ id }) => id),
-    ['run-15', 'run-16', 'run-17', 'run-18', 'run-19'],
-  )
-  assert.deepEqual(
-    grades.map(({ plan, runs: counted }) => [plan, counted]),
-    [
-      ['first', 5],
-      ['second', 5],
+/** Four runs that passed, an early one that failed, and one that proves nothing. */
+const state = await newFolder()
+await indexed(state, [
+  summary(0, { id: 'early', at: dayMs('2026-09-30'), verdict: 'failed' }),
+  ...[1, 2, 3, 4].map((day) => summary(day, { at: dayMs(`2026-10-0${day}`) })),
+  summary(5, {
+    id: 'doubtful',
+    name: 'weak',
+    at: dayMs('2026-10-05'),
+    verdict: 'held (weak)',
+    claims: [
+      claim('error_ratio < 5%', { value: 0.004, low: 0.001, high: 0.0123, status: 'proven' }),
+      claim('p99 < 6s', { value: 4_585, low: 4_235, high: null }),
+      claim('status = up'),
     ],
-  )
-})
+  }),
+  summary(6, {
+    id: 'empty',
+    name: 'short',
+    at: dayMs('2026-10-06'),
+    verdict: 'no evidence',
+    reasons: ['below_floor'],
+  }),
+])
 
-test('a plan with the id of another run as its name does not stand for the run', async () => {
-  const state = await stateOf([summary(0, { verdict: 'failed' }), summary(1, { name: 'run-0' })])
-  assert.match((await run('show', 'run-0', '--state', state)).said, /^drill \(run-0\): failed/)
-  assert.match((await run('show', 'drill', '--state', state)).said, /^drill \(run-0\): failed/)
-})
+const idsIn = (text: string) => (JSON.parse(text) as { runs: { id: string }[] }).runs.map(({ id }) => id)
 
-test('a line break in a name forges no line of an answer', async () => {
-  const names = { name: 'a\nb', by: 'ops\nforged', approver: 'boss\nforged' }
-  const { said } = await run('show', 'run-0', '--state', await stateOf([summary(0, names)]))
-  assert.match(said, /^a\\nb \(run-0\): passed\n.*by ops\\nforged, approved by boss\\nforged \(claimed\)\n/)
-})
-
-test('a damaged index is told with each answer, and is never a success for cron', async () => {
-  const state = await stateOf([summary(0, { everyMs: 1e13 }), summary(1, { everyMs: 1e13 })])
-  const whole = await run('due', '--state', state)
-  assert.deepEqual([whole.code, whole.errors], [0, ''])
-  const lines = (await readFile(indexPath(state), 'utf8')).split('\n')
-  await writeFile(indexPath(state), [...lines.slice(0, 2), ''].join('\n'))
-  for (const name of ['list', 'coverage', 'recovery', 'estimates', 'due', 'regressions']) {
-    const { code, errors } = await run(name, '--state', state)
-    assert.match(errors, /^breakwater: the index of runs cannot be trusted: .*is older than its head/, name)
-    assert.equal(code, name === 'due' || name === 'regressions' ? 1 : 0, name)
+test('a state folder that does not exist, or has no index, is no folder without runs', async () => {
+  const empty = await newFolder()
+  for (const question of ['list', 'due', 'verify']) {
+    const missing = await asked(runs, question, '--state', join(empty, 'nothing'))
+    assert.deepEqual([missing.code, missing.stdout], [1, ''], question)
+    assert.match(missing.stderr, /the state folder \S+nothing does not exist/)
+    const { code, stderr } = await asked(runs, question, '--state', empty)
+    assert.equal(code, 1, question)
+    assert.match(stderr, /has no index of runs: a gateway makes the index when it starts/)
   }
-  await rm(indexPath(state))
-  assert.equal((await run('due', '--state', state)).code, 1)
+  const args = ['report', '--framework', 'dora', '--quarter', '2026Q4', '--state', empty]
+  assert.equal((await asked(evidence, ...args)).code, 1)
 })
 
-test('a folder without an index is an error, and not a gateway without runs', async () => {
-  const empty = newFolder()
-  await mkdir(empty)
-  for (const state of [empty, join(folder, 'missing')])
-    for (const name of ['list', 'due', 'regressions', 'verify']) {
-      const { code, said, errors } = await run(name, '--state', state)
-      assert.deepEqual([code, said], [1, ''], name)
-      assert.match(errors, /has no index of runs: expected the gateway.stateDir/, name)
+test('a quarter chooses the runs that began in the quarter', async () => {
+  const { stdout } = await asked(runs, 'list', '--quarter', '2026Q3', '--state', state, '--json')
+  assert.deepEqual(idsIn(stdout), ['early'])
+  const days = ['--period', '2026-10-02..2026-10-03']
+  assert.deepEqual(idsIn((await asked(runs, 'list', ...days, '--state', state, '--json')).stdout), [
+    'run-2',
+    'run-3',
+  ])
+  const both = await asked(runs, 'list', ...days, '--quarter', '2026Q3', '--state', state)
+  assert.deepEqual([both.code, /not both/.test(both.stderr)], [2, true])
+})
+
+test('the choice of shown runs does not choose the runs of a grade', async () => {
+  const gradesOf = async (...args: string[]) => {
+    const { stdout } = await asked(runs, 'list', '--plan', 'drill', '--state', state, '--json', ...args)
+    const { runs: shown, grades } = JSON.parse(stdout) as {
+      runs: unknown[]
+      grades: { passed: number; failed: number }[]
     }
+    return [shown.length, grades[0]?.passed, grades[0]?.failed]
+  }
+  assert.deepEqual(await gradesOf(), [5, 4, 1])
+  assert.deepEqual(await gradesOf('--verdict', 'failed'), [1, 4, 1])
+  const { stdout } = await asked(runs, 'list', '--last', '2', '--state', state, '--json')
+  const { runs: shown, grades } = JSON.parse(stdout) as { runs: unknown[]; grades: { passed: number }[] }
+  assert.deepEqual([shown.length, grades[0]?.passed], [2, 2], 'the last 2 of each plan')
 })
 
-const PASSPHRASE = 'a passphrase of tests'
-const alice = newKey(PASSPHRASE)
-const aliceKey = openPrivateKey(alice.pem, PASSPHRASE)!
-const trust = `--trust=alice=${alice.publicText}`
-
-async function anchorOn(state: string): Promise<SignedAnchor> {
-  const anchor = anchorOf(await readIndex(state), 0)!
-  return { anchor, signature: sign('anchor', anchor, aliceKey, 'alice') }
-}
-
-test('anchors that cannot be read are no missing anchors', async () => {
-  const state = await stateOf([summary(0)])
-  await mkdir(join(state, 'runs.anchors.jsonl'))
-  const { code, errors } = await run('verify', '--state', state)
-  assert.equal(code, 1)
-  assert.match(errors, /the anchors in .* cannot be read: .* is no regular file/)
+test('a run shows units, the claim without a proof, and the text of each reason', async () => {
+  const weak = (await asked(runs, 'show', 'weak', '--state', state)).stdout
+  assert.match(weak, /^verdict: held \(weak\)\n {2}not proven: p99 < 6s$/m)
+  assert.match(weak, /^error_ratio < 5% +proven +0\.4 % +0\.1 % to 1\.23 % +200$/m)
+  assert.match(weak, /^p99 < 6s +held +4\.6s +at least 4\.2s +200$/m)
+  const { stdout } = await asked(runs, 'show', 'empty', '--state', state)
+  assert.match(stdout, /^ {2}below_floor: the treatment had fewer than 30 calls in a stage$/m)
 })
 
-test('a copy of an anchor elsewhere finds an index that somebody with the key of the folder wrote anew', async () => {
-  const state = await stateOf([summary(0, { verdict: 'failed' }), summary(1)])
-  const copy = join(folder, 'copy.jsonl')
-  await writeFile(copy, `${JSON.stringify(await anchorOn(state))}\n`)
-  const proved = await run('verify', '--state', state, trust, '--anchors', copy)
-  assert.deepEqual([proved.code, proved.said], [0, '2 runs, whole; 2 of these proved by an anchor'])
-  // The forger has the key, and leaves no anchor in the folder.
-  const forged = newFolder()
-  await cp(state, forged, { recursive: true })
-  await rm(indexPath(forged))
-  await rm(join(forged, 'runs.head'))
-  const { index } = await RunIndex.open(forged, 0)
-  await index.addRuns([summary(0), summary(1)], 0)
-  await index.close()
-  assert.equal((await run('verify', '--state', forged)).code, 0)
-  const found = await run('verify', '--state', forged, trust, '--anchors', copy)
-  assert.equal(found.code, 1)
-  assert.match(found.said, /^anchor 1 of .*copy\.jsonl: a line before the anchor .* was changed/)
-  await writeFile(copy, '\n')
-  const none = await run('verify', '--state', state, trust, '--anchors', copy)
-  assert.deepEqual([none.code, /copy\.jsonl holds no anchor$/.test(none.errors)], [1, true])
+test('nothing is due, and says why, when no plan has an interval', async () => {
+  const { code, stdout } = await asked(runs, 'due', '--state', state)
+  assert.deepEqual([code, stdout], [0, 'no run of a plan with `every`, so nothing is due\n'])
 })
 
-test('whoever names a trusted key gets no success without an anchor of this key', async () => {
-  const state = await stateOf([summary(0)])
-  assert.equal((await run('verify', '--state', state)).code, 0)
-  const { code, said } = await run('verify', '--state', state, trust)
-  assert.deepEqual([code, said], [1, 'no anchor of a trusted person proves a line\n1 problem'])
-  assert.equal((await run('verify', '--state', state, trust, trust)).code, 2, 'a name with two keys')
-  await appendFile(join(state, 'runs.anchors.jsonl'), '{"anchor": 1}\n')
+test('each answer from a damaged index warns, and a report says so in its text', async () => {
+  const damaged = await newFolder()
+  await indexed(damaged, [summary(1, { at: dayMs('2026-10-01'), verdict: 'failed' })])
+  const text = await readFile(indexPath(damaged), 'utf8')
+  await writeFile(indexPath(damaged), text.replace('"verdict":"failed"', '"verdict":"passed"'))
+  const { stderr } = await asked(runs, 'list', '--state', damaged)
+  assert.match(stderr, /the index of runs is damaged: line 2 of .+ was changed/)
+  assert.match(stderr, /the answer has 0 readable runs only, and runs may be missing/)
+  const args = ['report', '--framework', 'dora', '--quarter', '2026Q4', '--state', damaged]
+  const report = await asked(evidence, ...args)
+  assert.match(report.stdout, /^- The index of runs cannot be trusted, so runs may be missing or wrong: /m)
+  assert.doesNotMatch((await asked(evidence, ...args.slice(0, -1), state)).stdout, /cannot be trusted/)
+})
+
+test('verify asks for the public key of an unknown signer, and finds trusted keys in the default config', async (t) => {
+  const folder = await newFolder()
+  await indexed(folder, [summary(1)])
+  const { pem, publicText } = newKey('a passphrase of tests')
+  const anchor = anchorOf(await readIndex(folder), dayMs('2026-10-01'))!
+  const key = openPrivateKey(pem, 'a passphrase of tests')!
+  const signed = { anchor, signature: sign('anchor', anchor, key, 'ops-1') }
+  await appendFile(join(folder, 'runs.anchors.jsonl'), `${JSON.stringify(signed)}\n`)
+  const unknown = await asked(runs, 'verify', '--state', folder)
+  assert.equal(unknown.code, 1)
+  assert.match(unknown.stdout, /no public key of ops-1 is known: give --trust ops-1=PUBLICKEY/)
+  const trusting = ['verify', '--state', folder, '--trust', `ops-1=${publicText}`]
+  const copies = join(await newFolder(), 'copies.jsonl')
+  const other = { ...anchor, line: 9 }
+  const older = { anchor: other, signature: sign('anchor', other, key, 'ops-1') }
+  await writeFile(copies, `${JSON.stringify(older)}\n`)
+  const cut = await asked(runs, ...trusting, '--anchors', copies)
+  assert.equal(cut.code, 1)
   assert.match(
-    (await run('verify', '--state', state)).said,
-    /anchor 1 of runs.anchors.jsonl: it is no anchor/,
+    cut.stdout,
+    /^line 1 of .+copies\.jsonl: the anchor of .+ knows 9 lines, and the index has 2$/m,
   )
-})
-
-test('the trusted keys of the config count, and a wrong config is an error', async () => {
-  const state = await stateOf([summary(0)])
-  await writeFile(join(state, 'runs.anchors.jsonl'), `${JSON.stringify(await anchorOn(state))}\n`)
-  const config = join(folder, 'breakwater.yaml')
-  const written = (key: string) =>
-    writeFile(
-      config,
-      JSON.stringify({
-        gateway: {
-          stateDir: state,
-          controlMcp: {
-            tokens: [{ name: 'reader', sha256: 'ab'.repeat(32) }],
-            trust: [{ name: 'alice', key }],
-          },
-        },
-        servers: {},
-      }),
-    )
-  await written(alice.publicText)
-  assert.deepEqual(await run('verify', '--config', config), {
-    code: 0,
-    said: '1 run, whole; 1 of these proved by an anchor',
-    errors: '',
-  })
-  await written('short')
-  const { code, errors } = await run('verify', '--config', config, '--state', state)
-  assert.deepEqual([code, /breakwater\.yaml/.test(errors)], [1, true], errors)
+  const home = await newFolder()
+  const trust = `controlMcp: { tokens: [{ name: a, sha256: ${'a'.repeat(64)} }], trust: [{ name: ops-1, key: ${publicText} }] }`
+  await writeFile(
+    join(home, 'breakwater.yaml'),
+    `gateway: { stateDir: ${folder}, ${trust} }\nmcpServers: {}\n`,
+  )
+  const before = process.cwd()
+  t.after(() => process.chdir(before))
+  process.chdir(home)
+  const { code, stdout, stderr } = await asked(runs, 'verify')
+  assert.equal(code, 0, stdout + stderr)
+  assert.match(stdout, /^anchored by ops-1 at 2026-10-01T00:00:00.000Z: the first 1 run$/m)
 })

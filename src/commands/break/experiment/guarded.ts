@@ -5,7 +5,9 @@ import { formatIssue } from '../../../config/issues/issues.ts'
 import { loadConfig } from '../../../config/load.ts'
 import type { Plan } from '../../../experiments/guarded/guarded.ts'
 import { verifyRuns } from '../../../evidence/journal.ts'
+import { judgementOf } from '../../../evidence/verdict.ts'
 import { isOver } from '../../../experiments/guarded/record.ts'
+import { isRunRecord } from '../../../experiments/guarded/record-shape.ts'
 import type { State } from '../../../experiments/guarded/spec.ts'
 import { keepAlive, systemClock, type Millis } from '../../../mesh/clock.ts'
 import type { guardedInShort } from '../../../routes/admin-guarded.ts'
@@ -16,6 +18,7 @@ import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { ask, type Command, commandFor, type Given, textOf } from '../../shared/control-command.ts'
 import { table } from '../../shared/table.ts'
 import { bar, seconds } from '../../shared/progress.ts'
+import { verdictLines } from '../../shared/verdict-lines.ts'
 import { type ReadExperiment, readExperiment } from '../../../gateway/guarded/file.ts'
 import { numbered } from '../../../units/numbered.ts'
 
@@ -205,7 +208,7 @@ const POLL_MS: Millis = 500
 const SILENT_MS: Millis = 10_000
 
 async function watch(given: Given, begun: ShownRun): Promise<number> {
-  const { control, out } = given
+  const { control, out, values } = given
   const path = `/admin/experiments/${encodeURIComponent(begun.name)}`
   const release = keepAlive()
   const never = new AbortController().signal
@@ -230,7 +233,9 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
       }
       if (isOver(shown)) {
         out.status?.(undefined)
-        return said(given, shown)
+        const code = said(given, shown)
+        if (values.json !== true) await sayVerdict(given, `${path}/report`)
+        return code
       }
       if (out.status !== undefined) out.status(progressLine(shown, out.width ?? given.width))
       else if (placeOf(shown) !== before) out.stderr(`breakwater: ${placeOf(shown)}`)
@@ -240,6 +245,13 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
     out.status?.(undefined)
     release()
   }
+}
+
+/** Prints the verdict that the index of runs keeps; nothing if the gateway no longer has the record. */
+async function sayVerdict({ control, out }: Given, path: string): Promise<void> {
+  const answered = await control({ method: 'GET', path })
+  if (!answered.ok || !isRunRecord(answered.value)) return
+  for (const line of verdictLines(judgementOf(answered.value))) out.stdout(printable(line))
 }
 
 const placeOf = ({ phase, stage, stages }: ShownRun): string =>
