@@ -277,7 +277,7 @@ test('a report on a damaged index says so, in the report and on standard error',
     stdout,
     /^- The index of runs cannot be trusted, so runs may be missing or wrong: .*older than/m,
   )
-  assert.match(stderr, /^breakwater: the index of runs cannot be trusted: /)
+  assert.match(stderr, /^breakwater: the index of runs is damaged: /)
 })
 
 test('bytes that only read like the report are a change', async () => {
