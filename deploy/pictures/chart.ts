@@ -1,6 +1,6 @@
 import { init, type EChartsCoreOption } from 'echarts'
 import type { Answers, Series } from './answers.ts'
-import { hexOf, paletteColour } from './colours.ts'
+import { colourOfLine, hexOf } from './colours.ts'
 import type { Panel } from './panels.ts'
 import { coordinate, ink, widthOf } from './svg.ts'
 import { marksOf, withUnit } from './units.ts'
@@ -50,13 +50,13 @@ export function chart(
       axisLabel: { color: ink.faint, fontSize: FONT, formatter: label },
     },
     series: [
-      ...series.map(({ values }, index) => ({
+      ...series.map(({ name, values }, index) => ({
         type: 'line',
         silent: true,
         showSymbol: false,
         clip: true,
         emphasis: { disabled: true },
-        color: paletteColour(index),
+        color: colourOfLine(panel, name, index),
         lineStyle: { width: panel.isStacked ? 1 : 1.5 },
         ...(panel.isStacked && { stack: 'all', areaStyle: { opacity: panel.fill } }),
         ...(!panel.isStacked && series.length === 1 && { areaStyle: { opacity: panel.fill } }),

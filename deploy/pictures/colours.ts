@@ -1,3 +1,4 @@
+import type { Panel } from './panels.ts'
 import { ink } from './svg.ts'
 
 /** Colours of lines, in order; distinguishable with colour blindness if there are few lines. */
@@ -18,6 +19,12 @@ const palette = [
 
 export const paletteColour = (index: number) => palette[index % palette.length] ?? ink.text
 
+/** Returns the colour of a panel's line: the chosen colour of its name, else that of its place. */
+export function colourOfLine({ lineColours }: Pick<Panel, 'lineColours'>, name: string, index: number) {
+  const chosen = lineColours[name]
+  return chosen === undefined ? paletteColour(index) : hexOf(chosen)
+}
+
 /** Names of Grafana, dark enough for a light ground. */
 const names: Readonly<Record<string, string>> = {
   text: ink.text,
@@ -25,6 +32,8 @@ const names: Readonly<Record<string, string>> = {
   orange: '#c2570c',
   red: '#c5221f',
   blue: '#1f5fbf',
+  yellow: '#8a6d00',
+  purple: '#8250c4',
 }
 
 /** Throws at a colour that no panel has used before. */

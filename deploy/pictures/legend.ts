@@ -1,5 +1,5 @@
 import type { Series } from './answers.ts'
-import { paletteColour } from './colours.ts'
+import { colourOfLine } from './colours.ts'
 import type { Panel } from './panels.ts'
 import { ink, rectangle, shortened, text, widthOf, type Box } from './svg.ts'
 import { withUnit } from './units.ts'
@@ -29,7 +29,7 @@ export interface Legend {
 
 /** Returns the names of lines with their last and highest values, as in Grafana; at most `most` pixels high. */
 export function legend(panel: Panel, series: readonly Series[], width: number, most: number): Legend {
-  const all = series.map((one, index) => entryOf(panel, one, paletteColour(index)))
+  const all = series.map((one, index) => entryOf(panel, one, colourOfLine(panel, one.name, index)))
   const value =
     AIR + Math.max(widthOf('last'), ...all.flatMap(({ last, max }) => [widthOf(last), widthOf(max)]))
   const natural = SWATCH + Math.max(...all.map(({ name }) => widthOf(name))) + 2 * value

@@ -55,7 +55,8 @@ export function table(panel: Panel, series: readonly Series[], box: Box): string
     const cells = labels.map((label) => own[label] ?? '')
     const row = rows.get(cells.join('\n')) ?? { cells, values: new Map<number, string>() }
     const value = values.at(-1)
-    if (value !== null && value !== undefined) row.values.set(query, withUnit(value, panel.unit))
+    const words = panel.columns[panel.targets[query]?.legendFormat ?? '']?.[String(value)]?.text
+    if (value !== null && value !== undefined) row.values.set(query, words ?? withUnit(value, panel.unit))
     rows.set(cells.join('\n'), row)
   }
   const lines = [...rows.values()].map(({ cells, values }) => [

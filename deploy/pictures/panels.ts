@@ -19,6 +19,9 @@ export interface Step {
   readonly color: string
 }
 
+/** Texts by the text of the number that each replaces. */
+type Words = Readonly<Record<string, { readonly text: string; readonly color: string }>>
+
 /** The visible facts of a panel. */
 export interface Panel {
   readonly type: 'row' | 'stat' | 'table' | 'timeseries'
@@ -37,7 +40,11 @@ export interface Panel {
   /** True: the steps are lines across the graph. */
   readonly hasLimits: boolean
   /** Texts that replace numbers, by the number's text. */
-  readonly words: Readonly<Record<string, { readonly text: string; readonly color: string }>>
+  readonly words: Words
+  /** Texts that replace numbers of a column of a table, by the column's name. */
+  readonly columns: Readonly<Record<string, Words>>
+  /** Chosen colours of lines, by the line's name. */
+  readonly lineColours: Readonly<Record<string, string>>
   readonly noValue: string
 }
 
@@ -60,7 +67,7 @@ interface Json {
       readonly min?: number
       readonly noValue?: string
       readonly thresholds?: { readonly steps: readonly Step[] }
-      readonly mappings?: readonly { readonly options: Panel['words'] }[]
+      readonly mappings?: readonly Mapping[]
       readonly custom?: {
         readonly fillOpacity?: number
         readonly axisSoftMax?: number
@@ -68,7 +75,32 @@ interface Json {
         readonly thresholdsStyle?: { readonly mode: string }
       }
     }
+    readonly overrides?: readonly {
+      readonly matcher: { readonly options?: string }
+      readonly properties: readonly { readonly id: string; readonly value?: unknown }[]
+    }[]
   }
+}
+
+interface Mapping {
+  readonly options: Words
+}
+
+interface FixedColour {
+  readonly fixedColor: string
+}
+
+/** Returns a property that a panel overrides, by the name of the column or line. */
+function ofOverrides<Value>(
+  fieldConfig: Json['fieldConfig'],
+  property: string,
+  read: (value: unknown) => Value,
+): Readonly<Record<string, Value>> {
+  return Object.fromEntries(
+    (fieldConfig?.overrides ?? []).flatMap(({ matcher, properties }) =>
+      properties.flatMap(({ id, value }) => (id === property ? [[matcher.options, read(value)]] : [])),
+    ),
+  ) as Record<string, Value>
 }
 
 export function panelsOf({ panels = [] }: Dashboard): Panel[] {
@@ -93,11 +125,16 @@ export function panelsOf({ panels = [] }: Dashboard): Panel[] {
       fill: (custom.fillOpacity ?? 0) / 100,
       steps: thresholds?.steps ?? [],
       hasLimits: custom.thresholdsStyle?.mode === 'dashed',
-      words: Object.assign({}, ...mappings.map(({ options }) => options)) as Panel['words'],
+      words: wordsOf(mappings),
+      columns: ofOverrides(fieldConfig, 'mappings', (value) => wordsOf(value as Mapping[])),
+      lineColours: ofOverrides(fieldConfig, 'color', (value) => (value as FixedColour).fixedColor),
       noValue,
     }
   })
 }
+
+const wordsOf = (mappings: readonly Mapping[]): Words =>
+  Object.assign({}, ...mappings.map(({ options }) => options)) as Words
 
 export function annotationsOf({ annotations }: Dashboard): Annotation[] {
   return (annotations?.list ?? []).map(({ name, iconColor, expr = '' }) => ({

@@ -2,6 +2,7 @@
 type Scale = readonly (readonly [from: number, name: string])[]
 
 const SECONDS: Scale = [
+  [86_400, 'd'],
   [3_600, 'h'],
   [60, 'min'],
   [1, 's'],
