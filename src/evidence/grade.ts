@@ -9,6 +9,9 @@ const grades = [
   ['D', 0],
 ] as const
 
+/** A grade is about this many of a plan's last runs, unless somebody asks for another number. */
+export const GRADED_RUNS = 20
+
 /** Fewer decided runs get no grade. */
 const LEAST_RUNS = 4
 

@@ -129,6 +129,10 @@ export interface Due {
   readonly isOverdue: boolean
 }
 
+/** Returns when a plan is due: `everyMs` after its last run that is evidence; without such a run, since its first run. */
+export const dueAt = (plan: Pick<Due, 'everyMs' | 'lastAt'> & { readonly firstAt: number }): number =>
+  plan.lastAt === undefined ? plan.firstAt : plan.lastAt + plan.everyMs
+
 /**
  * Returns the plans with `every`, the longest overdue first. A run without evidence is no test, and neither is a run of
  * a later time than `now`, because the clock of its gateway was wrong.
@@ -140,8 +144,8 @@ export function dueIn(runs: readonly RunSummary[], now: number): readonly Due[] 
       if (everyMs === null) return []
       const tests = own.filter(({ verdict, at }) => verdict !== 'no evidence' && at <= now)
       const lastAt = tests.length === 0 ? undefined : Math.max(...tests.map(({ at }) => at))
-      const dueAt = lastAt === undefined ? Math.min(now, own[0]!.at) : lastAt + everyMs
-      return [{ plan, everyMs, lastAt, dueAt, isOverdue: dueAt <= now }]
+      const due = dueAt({ everyMs, lastAt, firstAt: Math.min(now, own[0]!.at) })
+      return [{ plan, everyMs, lastAt, dueAt: due, isOverdue: due <= now }]
     })
     .sort((a, b) => a.dueAt - b.dueAt)
 }

@@ -44,6 +44,7 @@ export class RunIndex {
   readonly #key: KeyObject
   readonly #file: FileHandle
   readonly #ids: Set<string>
+  readonly #onRun: (run: unknown) => void
   #hash: string
   #line: number
   #size: number
@@ -59,7 +60,9 @@ export class RunIndex {
       readonly size: number
       readonly ids: Set<string>
     },
+    onRun: (run: unknown) => void,
   ) {
+    this.#onRun = onRun
     this.#folder = folder
     this.#key = key
     this.#file = file
@@ -72,25 +75,30 @@ export class RunIndex {
   /**
    * Opens the index of a state folder; `now` in milliseconds since the epoch. A last line without an end is cut, and the
    * cut is recorded. Each damaged index is kept aside, under a name of its own. Rejects when the folder cannot be used.
+   * `onRun` gets the summary of each run once, the oldest first: of runs on disk as their line says, and later of each
+   * added run once it is on disk.
    */
   static async open(
     folder: string,
     now: number,
+    onRun: (run: unknown) => void = () => undefined,
   ): Promise<{ readonly index: RunIndex; readonly problem: string | undefined }> {
     makeFolder(folder, 0o700)
     const key = await openKey(folder)
     const path = indexPath(folder)
     const ids = new Set<string>()
     const { chain, damage } = await checked(folder, key, (entry) => {
-      if (entry.kind === 'run') ids.add(entry.run.id)
+      if (entry.kind !== 'run' || ids.has(entry.run.id)) return
+      ids.add(entry.run.id)
+      onRun(entry.run)
     })
     if (chain === undefined && damage === undefined)
-      return { index: await RunIndex.#begin(folder, key), problem: undefined }
+      return { index: await RunIndex.#begin(folder, key, onRun), problem: undefined }
     if (damage !== undefined) {
       const entries: IndexEntry[] = []
       await readChainFile(path, key, (record) => entries.push(record as unknown as IndexEntry))
       if (chain !== undefined) await rename(path, await unusedName(`${path}.damaged`))
-      const index = await RunIndex.#begin(folder, key, [
+      const index = await RunIndex.#begin(folder, key, onRun, [
         ...entries,
         { kind: 'damaged', at: now, why: damage },
       ])
@@ -99,12 +107,8 @@ export class RunIndex {
     const { bytes, hashes, cutBytes } = chain!
     const file = await open(path, 'r+', 0o600)
     await file.truncate(bytes)
-    const index = new RunIndex(folder, key, file, {
-      hash: hashes.at(-1)!,
-      line: hashes.length,
-      size: bytes,
-      ids,
-    })
+    const end = { hash: hashes.at(-1)!, line: hashes.length, size: bytes, ids }
+    const index = new RunIndex(folder, key, file, end, onRun)
     if (cutBytes === 0) return { index, problem: undefined }
     await index.#add({ kind: 'cut', at: now, bytes: cutBytes })
     return { index, problem: `the last line of ${path} was cut: a process ended while writing` }
@@ -113,13 +117,14 @@ export class RunIndex {
   static async #begin(
     folder: string,
     key: KeyObject,
+    onRun: (run: unknown) => void,
     entries: readonly IndexEntry[] = [],
   ): Promise<RunIndex> {
     const path = indexPath(folder)
     const draft = `${path}.new`
     const file = await open(draft, 'w+', 0o600)
     const ids = new Set(entries.flatMap((entry) => (entry.kind === 'run' ? [entry.run.id] : [])))
-    const index = new RunIndex(folder, key, file, { hash: ROOT, line: 0, size: 0, ids })
+    const index = new RunIndex(folder, key, file, { hash: ROOT, line: 0, size: 0, ids }, onRun)
     await index.#put([{ kind: 'header', at: entries[0]?.at ?? 0, file: 1, previous: ROOT }, ...entries])
     await rename(draft, path)
     await index.#writeHead()
@@ -132,14 +137,14 @@ export class RunIndex {
   }
 
   /** Adds runs; resolves once all are on disk. Ignores runs that the index has already. Rejects when writing fails. */
-  addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
+  async addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
     const added = runs.filter(({ id }) => !this.#ids.has(id) && this.#ids.add(id))
-    return this.#add(...added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) }))).catch(
-      (error: unknown) => {
-        for (const { id } of added) this.#ids.delete(id)
-        throw error
-      },
-    )
+    const entries = added.map((run): IndexEntry => ({ kind: 'run', at: now, run: toLine(run) }))
+    await this.#add(...entries).catch((error: unknown) => {
+      for (const { id } of added) this.#ids.delete(id)
+      throw error
+    })
+    for (const run of added) this.#onRun(run)
   }
 
   #add(...entries: readonly IndexEntry[]): Promise<void> {

@@ -55,6 +55,23 @@ test('an index keeps runs over processes, each once', async () => {
   assert.deepEqual((await readIndex(own)).problems, [])
 })
 
+test('an index tells each run once, of earlier processes and of a damaged index as well', async () => {
+  const own = await written(3)
+  const told: string[] = []
+  const tell = (run: unknown) => void told.push((run as { id: string }).id)
+  const { index } = await RunIndex.open(own, 0, tell)
+  await index.addRuns([summary(2), summary(3)], 9)
+  await index.close()
+  assert.deepEqual(told.splice(0), ['run-0', 'run-1', 'run-2', 'run-3'])
+  const lines = (await readFile(indexPath(own), 'utf8')).split('\n')
+  await writeFile(indexPath(own), lines.map((line, at) => (at === 3 ? `${line}x` : line)).join('\n'))
+  const damaged = await RunIndex.open(own, 0, tell)
+  assert.ok(damaged.problem !== undefined)
+  await damaged.index.addRuns([summary(4)], 9)
+  await damaged.index.close()
+  assert.deepEqual(told, ['run-0', 'run-1', 'run-4'])
+})
+
 test('a process that ends at any byte of a line loses this line only, and the index says so', async () => {
   const own = await written(4)
   const before = await readFile(indexPath(own))

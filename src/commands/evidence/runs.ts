@@ -1,5 +1,6 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { FEWEST_RUNS } from '../../evidence/change.ts'
+import { GRADED_RUNS } from '../../evidence/grade.ts'
 import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../evidence/questions.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
 import { regressions, type Trend, trendMetrics, type TrendOptions, trendOf } from '../../evidence/trend.ts'
@@ -41,7 +42,7 @@ const filters = {
     min: 1,
     max: 1_000_000,
     value: 'N',
-    about: 'only the last N runs (default: all); for grades, the last N runs of each plan (default: 20)',
+    about: `only the last N runs (default: all); for grades, the last N runs of each plan (default: ${GRADED_RUNS})`,
   },
 } as const
 
@@ -83,7 +84,7 @@ const questions: Readonly<Record<string, Question>> = {
     async run(asked) {
       const { verdict: wanted, last } = asked.values
       const { runs: graded } = await chosen(asked)
-      const grades = gradesIn(graded, typeof last === 'number' ? last : 20)
+      const grades = gradesIn(graded, typeof last === 'number' ? last : GRADED_RUNS)
       const runs = lastOf(
         graded.filter(({ verdict }) => wanted === undefined || verdict === wanted),
         asked,
