@@ -14,7 +14,7 @@ import { substitute } from './substitute.ts'
 /** Labels added by Prometheus, and the label of buckets. */
 const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity']
 
-const samples = { server: 's', tool: 't', arm: 'a', job: 'j', instance: 'i' }
+const samples = { server: 's', tool: 't', arm: 'a', plan: 'p', job: 'j', instance: 'i' }
 
 /** Expressions that may return a line per arm. In all other expressions an experiment must not split a line. */
 const aboutArms = /^breakwater-arms |^rule arm:| \/ variable "/

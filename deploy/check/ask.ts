@@ -15,6 +15,7 @@ const chosen = {
   server: 'flaky',
   tool: '(read|typed|write)',
   arm: '(policies/bold|policies/control)',
+  plan: '.*',
   job: 'breakwater',
   instance: '.*',
 }

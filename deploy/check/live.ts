@@ -2,6 +2,7 @@ import { OtlpReceiver } from '../../test/support/otlp-receiver.ts'
 import { until } from '../../test/support/until.ts'
 import { ask } from './ask.ts'
 import { astray } from './exemplars.ts'
+import { PLAN, playRun } from './guarded-run.ts'
 import { drive } from './load.ts'
 import { Prometheus } from './prometheus.ts'
 import { command, isIll, metricsOf, startWorld, type World } from './world.ts'
@@ -9,6 +10,9 @@ import { command, isIll, metricsOf, startWorld, type World } from './world.ts'
 /** Tasks before the faults are disarmed, and after they are armed again. */
 const TASKS = 80
 const LAST_TASKS = 25
+
+/** Length of the stage of the guarded run, in seconds. */
+const STAGE_S = 4
 
 const hasPartial = async (stage: World) =>
   /^breakwater_partial_results_total\{.*arm="policies\//m.test(await metricsOf(stage))
@@ -24,13 +28,16 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     const prometheus = await Prometheus.start(new URL(stage.control).host, folder)
     started(prometheus)
     const began = performance.now()
-    // Only a call that fails in all attempts gets the static answer, and chance decides which calls do.
-    const tasks = await drive(stage, async (played) => played >= TASKS && (await hasPartial(stage)))
-    await command(stage, '/admin/reload')
-    await command(stage, '/admin/chaos/disarm')
     // A scrape may return a slightly older, cached text.
     const isSeen = (what: string) =>
       until(`Prometheus reads ${what}`, async () => (await prometheus.instant(what)).length > 0)
+    // Only a call that fails in all attempts gets the static answer, and chance decides which calls do.
+    const isEnough = async (played: number) => played >= TASKS && (await hasPartial(stage))
+    // The run is over before an operator disarms all faults, its own included.
+    const [tasks] = await Promise.all([drive(stage, isEnough), playRun(stage, STAGE_S)])
+    await isSeen(`sum(breakwater_runs_ended_total{plan="${PLAN}"}) == 1`)
+    await command(stage, '/admin/reload')
+    await command(stage, '/admin/chaos/disarm')
     await isSeen('breakwater_chaos_armed == 0')
     await stage.shaky.behave({ read: { failing: 1 } })
     await drive(stage, () => isIll(stage, 'shaky'))

@@ -1,5 +1,6 @@
 import { INTERVAL_S, Prometheus } from './prometheus.ts'
 import { differences } from './scripted/compare.ts'
+import { foundWithoutRuns } from './scripted/without-runs.ts'
 import { play } from './scripted/play.ts'
 import { Stage } from './scripted/stage.ts'
 
@@ -8,7 +9,7 @@ const MEASURED = 2
 
 /**
  * Plays tasks with known fates through a gateway. Returns differences between a private Prometheus's figures and the
- * script, as sentences.
+ * script, as sentences; this gateway has no runs, and the dashboard of runs must say so.
  *
  * A rate ignores the value with which a series is born: growth counts from the first sample. So the script first plays
  * before any scrape, to create every series, and then again; only the second part is measured. An earlier scrape by
@@ -30,7 +31,7 @@ export async function playAndCompare(
   const since = await prometheus.scrapedAfter(0)
   for (const pass of passes('measured', MEASURED)) await play(stage, pass)
   await prometheus.evaluatedAfter(Date.now() / 1_000, INTERVAL_S)
-  return differences(prometheus, since)
+  return [...(await differences(prometheus, since)), ...(await foundWithoutRuns(prometheus))]
 }
 
 const passes = (name: string, count: number) =>

@@ -1,6 +1,8 @@
+import { join } from 'node:path'
 import { FlakyServer } from '../../test/e2e/support/flaky.ts'
 import { stdioToolbox } from '../../test/e2e/support/toolbox.ts'
 import { startGateway, type Config } from './gateway.ts'
+import { writeHistory } from './history.ts'
 
 /** A fault at the lists that the gateway fetches by itself. */
 export interface ListFault {
@@ -47,9 +49,9 @@ interface Urls {
   readonly shaky: string
 }
 
-function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
+function configFor({ flaky, steady, shaky }: Urls, lists: ListFault, stateDir: string): Config {
   return {
-    gateway: { environment: 'staging' },
+    gateway: { environment: 'staging', stateDir },
     mcpServers: {
       flaky: { url: flaky, trusted: true },
       steady: { url: steady, trusted: true },
@@ -97,7 +99,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
   }
 }
 
-/** A gateway with faults before a flaky and a steady server. The tests' helpers start and end both. */
+/** A gateway with faults and earlier runs before a flaky and a steady server. The tests' helpers start and end both. */
 export interface World {
   readonly flaky: FlakyServer
   /** Probed once a second, without faults and without agents' calls. */
@@ -118,10 +120,12 @@ export async function startWorld(folder: string, collector: string, lists = twin
     FlakyServer.start(),
     FlakyServer.start(),
   ])
+  const stateDir = join(folder, 'state')
+  await writeHistory(stateDir)
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_BSP_SCHEDULE_DELAY: '200' }
   const { data, control, token } = await startGateway(
     folder,
-    configFor({ flaky: flaky.url, steady: steady.url, shaky: shaky.url }, lists),
+    configFor({ flaky: flaky.url, steady: steady.url, shaky: shaky.url }, lists, stateDir),
     'flaky',
     { env },
   )
@@ -140,10 +144,14 @@ export async function command({ control, token }: World, path: string): Promise<
 const read = ({ control, token }: World, path: string) =>
   fetch(control + path, { headers: { authorization: `Bearer ${token}` } })
 
+/** Returns an answer of the control plane. */
+export const readJson = async (world: World, path: string): Promise<unknown> =>
+  (await read(world, path)).json()
+
 /** Returns true if a server has an open incident. */
 export async function isIll(world: World, server: string): Promise<boolean> {
-  const response = await read(world, `/admin/incidents?server=${server}&state=open`)
-  return ((await response.json()) as { total: number }).total > 0
+  const found = await readJson(world, `/admin/incidents?server=${server}&state=open`)
+  return (found as { total: number }).total > 0
 }
 
 /** Returns the text of the gateway's metrics. */

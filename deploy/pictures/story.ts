@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { RawClient } from '../../test/e2e/support/raw-client.ts'
 import { report, tagged, type Ending } from '../check/load.ts'
+import { playRun } from '../check/guarded-run.ts'
 import { command, type World } from '../check/world.ts'
 
 /** Length of each part, in seconds. The warm-up gives rates enough data before the visible part. */
@@ -8,6 +9,9 @@ const PARTS = { warmUp: 20, before: 60, during: 60, after: 50, reloaded: 30 }
 
 /** Length of the drawn part, in seconds. */
 export const STORY_S = PARTS.before + PARTS.during + PARTS.after + PARTS.reloaded
+
+/** Length of the stage of the guarded run in the first minute, in seconds. */
+const STAGE_S = 20
 
 /** Pause between the tasks of an agent, in milliseconds. */
 const PAUSE_MS = 250
@@ -25,7 +29,7 @@ const badly = {
 }
 
 /**
- * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well; then both
+ * Agents work all the time. In the first minute a guarded run is under way at the steady server. In the second minute faults are armed, and the server fails by itself as well; then both
  * end, and last the config is reloaded. Resolves to the start of the first minute, in seconds since the epoch.
  */
 export async function tell(world: World): Promise<number> {
@@ -34,7 +38,7 @@ export async function tell(world: World): Promise<number> {
   await command(world, '/admin/chaos/disarm')
   await agents.work(PARTS.warmUp)
   const start = Date.now() / 1_000
-  await agents.work(PARTS.before)
+  await Promise.all([agents.work(PARTS.before), playRun(world, STAGE_S)])
   await command(world, '/admin/chaos/arm')
   await world.flaky.behave(badly)
   await agents.work(PARTS.during)

@@ -10,9 +10,14 @@ import { STORY_S, tell } from './story.ts'
 /** A fault that leaves schemas alone, so that wrong replies are still recognised. */
 const descriptions = { type: 'registry.description_drift', description: 'Something else.' }
 
-/** A viewer's choices that differ from `all`: the dashboard of one tool shows a tool with a schema. */
-const picksFor = (uid: string): Values =>
-  uid === 'breakwater-tool' ? { server: 'flaky', tool: 'typed' } : { job: 'breakwater' }
+/**
+ * A viewer's choices that differ from `all`: the dashboard of one tool shows a tool with a schema, and A/B shows the
+ * comparison and calls without an arm, and not the arms of the guarded run.
+ */
+const picksFor = (uid: string): Values => {
+  if (uid === 'breakwater-tool') return { server: 'flaky', tool: 'typed' }
+  return uid === 'breakwater-arms' ? { arm: 'policies/.*|' } : { job: 'breakwater' }
+}
 
 /** Runs a gateway under load and faults, scraped by a Prometheus, and asks the dashboards' queries. */
 export async function watch(folder: string): Promise<Answers[]> {

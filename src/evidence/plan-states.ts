@@ -127,7 +127,8 @@ class Plan {
   add(run: JudgedRun): void {
     this.counts.count(run)
     this.#last = run
-    if (run.verdict !== 'no evidence') this.#lastEvidence = run
+    // A clock that went back hides no later test.
+    if (run.verdict !== 'no evidence' && run.at >= (this.#lastEvidence?.at ?? 0)) this.#lastEvidence = run
     this.#recent.push({ verdict: run.verdict, rto: run.rto })
     if (this.#recent.length > GRADED_RUNS) this.#recent.shift()
     this.#state = undefined

@@ -29,6 +29,7 @@ import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../downstream/http/bodies.ts'
 import { Intents } from '../telemetry/intents.ts'
 import { TaskCalls } from '../telemetry/task-calls.ts'
+import { restoreRuns } from '../telemetry/collect-plans.ts'
 import { noteExperiments } from '../telemetry/events.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Effects } from '../telemetry/recording/format.ts'
@@ -314,6 +315,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     environment,
   })
   listeners.add(() => listenersOf(gameDays))
+  restoreRuns(metrics, opened.plans)
   const noticed = (server: string, sign: string | undefined) => {
     if (sign !== undefined) guarded.noticed(server, sign)
   }
@@ -385,6 +387,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     incidents: health.incidents,
     guarded,
     gameDays,
+    plans: opened.plans,
     agentRuns: controlMcp?.agentRuns,
     agentNames: controlMcp?.agents ?? [],
     reloader,

@@ -43,6 +43,7 @@ import { registerPassthrough } from '../routes/passthrough.ts'
 import { controlDirectory, dataDirectory, registerRoot } from '../routes/root.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { KnownPlans } from '../telemetry/collect-plans.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { printableJson } from '../telemetry/printable.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
@@ -271,6 +272,7 @@ export interface ControlParts {
   readonly experiments: Experiments
   readonly guarded: GuardedExperiments
   readonly gameDays: GameDays
+  readonly plans: KnownPlans
   /** The runs of agents; undefined without the control MCP server. */
   readonly agentRuns: AgentRuns | undefined
   /** Names of the agents that have a token of the control MCP server. */
@@ -295,6 +297,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     incidents,
     guarded,
     gameDays,
+    plans,
     agentRuns,
     agentNames,
     reloader,
@@ -314,6 +317,8 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     state,
     chaos,
     incidents,
+    guarded,
+    plans,
   })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state, clock })

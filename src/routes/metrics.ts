@@ -10,6 +10,7 @@ import type { Incidents } from '../registry/health/incidents.ts'
 import { listKinds } from '../protocol/lists.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
+import { collectActiveRun, collectPlans, type KnownPlans } from '../telemetry/collect-plans.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
 import {
   processRegistry,
@@ -35,6 +36,9 @@ export interface MetricsParts {
   readonly state: StateStore
   readonly chaos: { readonly engine: { readonly live: boolean } }
   readonly incidents: Pick<Incidents, 'openOf'>
+  /** `running`: the plan of the guarded run under way; undefined for none. */
+  readonly guarded: { readonly running: string | undefined }
+  readonly plans: KnownPlans
 }
 
 /** A header that Prometheus and compatible scrapers send with each scrape. */
@@ -63,7 +67,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
 
 /** Sets the gauges to the current states, at each scrape. */
 function collect(parts: MetricsParts): void {
-  const { live, metrics, sessions, guards, bodies, replies, intents, experiments, chaos } = parts
+  const { live, clock, metrics, sessions, guards, bodies, replies, intents, experiments, chaos } = parts
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
@@ -79,6 +83,8 @@ function collect(parts: MetricsParts): void {
   collectExperiments(metrics, experiments.runs())
   beginArms(metrics, experiments.runs())
   collectHealth(parts)
+  collectActiveRun(metrics, parts.guarded.running)
+  collectPlans(metrics, parts.plans, clock.wall())
   metrics.serverUp.reset()
   metrics.serverTools.reset()
   metrics.serverUnlisted.reset()

@@ -8,10 +8,11 @@ import { gateway } from './metrics/gateway.ts'
 import { health, mesh } from './metrics/mesh.ts'
 import { ArmsInForce } from './metrics/arms.ts'
 import { Counter, type Gauge, Histogram, build, create, type MetricsOf } from './metrics/instruments.ts'
+import { plans } from './metrics/plans.ts'
 import { type KnownOfServers, Operations, operations } from './metrics/operations.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
 
-const own = { ...calls, ...mesh, ...gateway, ...health, ...operations } as const
+const own = { ...calls, ...mesh, ...gateway, ...health, ...plans, ...operations } as const
 
 /**
  * The specs of all metrics, including metrics of policies: name, meaning, labels, buckets, and the possible number of

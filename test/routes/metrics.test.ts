@@ -38,6 +38,8 @@ async function scraped(t: TestContext) {
     state,
     chaos,
     incidents: { openOf: () => undefined },
+    guarded: { running: undefined },
+    plans: { plans: [], left: [] },
   })
   t.after(() => app.close())
   async function scrape(accept = '*/*', more: Readonly<Record<string, string>> = {}) {

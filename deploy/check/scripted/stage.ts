@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { until } from '../../../test/support/until.ts'
 import { startGateway, type Running } from '../gateway.ts'
 import { ScriptedServer } from './server.ts'
@@ -34,7 +35,9 @@ export class Stage {
   static async start(folder: string): Promise<Stage> {
     const server = await ScriptedServer.start()
     const telemetry = { intents: { idle: '1s' }, metrics: { maxAge: 0 } }
-    const config = { mcpServers: { [SERVER]: { url: server.url } }, policies, telemetry }
+    // The index of runs stays empty.
+    const gateway = { stateDir: join(folder, 'state') }
+    const config = { gateway, mcpServers: { [SERVER]: { url: server.url } }, policies, telemetry }
     return new Stage(server, await startGateway(folder, config, SERVER))
   }
 

@@ -57,7 +57,7 @@ const everything = { selected: true, text: 'All', value: '$__all' }
  */
 const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
 
-/** Marks on the time axis: operators' actions on the gateway, and incidents of servers. */
+/** Marks on the time axis: operators' actions on the gateway, incidents of servers, and the time of each run. */
 const marks = [
   ['Faults armed', 'red', `breakwater_chaos_armed == 1 and ${changed('breakwater_chaos_armed')}`],
   ['Faults disarmed', 'green', `breakwater_chaos_armed == 0 and ${changed('breakwater_chaos_armed')}`],
@@ -74,6 +74,8 @@ const marks = [
     `breakwater_incidents_open == 0 and ${changed('breakwater_incidents_open')}`,
     '{{server}} at {{instance}}',
   ],
+  // Points in a row become a region from the start to the end of the run.
+  ['Run', 'purple', 'max_over_time(breakwater_run_active[$__rate_interval])', '{{plan}} at {{instance}}'],
 ] as const
 
 /** Returns a whole dashboard, as Grafana imports dashboards. */

@@ -38,9 +38,16 @@ export function thresholds(steps: Steps): ThresholdsConfigBuilder {
 export const dashed = new GraphThresholdsStyleConfigBuilder().mode(GraphThresholdsStyleMode.Dashed)
 
 /** Labels and colours of 0 and 1. */
-export function words(no: readonly [string, string], yes: readonly [string, string]): ValueMapping[] {
+export const words = (no: Word, yes: Word): ValueMapping[] => numbered([no, yes], 0)
+
+/** Labels and colours of 1, 2 and so on. */
+export const letters = (all: readonly Word[]): ValueMapping[] => numbered(all, 1)
+
+type Word = readonly [text: string, colour: string]
+
+function numbered(all: readonly Word[], first: number): ValueMapping[] {
   const options = Object.fromEntries(
-    [no, yes].map(([text, color], index) => [String(index), { text, color, index }]),
+    all.map(([text, color], index) => [String(first + index), { text, color, index }]),
   )
   return [{ type: MappingType.ValueToText, options }]
 }

@@ -15,6 +15,7 @@ import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { KnownServer } from '../../registry/known-server.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { loadProblems, playLoad } from './load.ts'
+import { PlanStates } from '../../evidence/plan-states.ts'
 import { type GatewayRunIndex, openRunIndex } from './run-index.ts'
 import { groundOf, survey } from './survey.ts'
 import { proofOf, worldOf, type WorldParts } from './world.ts'
@@ -47,6 +48,8 @@ export interface OpenedGuarded {
   readonly earlier: readonly RunRecord[]
   /** Resolves with a sealed run of the journal; undefined for others. */
   readonly find: (id: string) => Promise<RunRecord | undefined>
+  /** The plans in the index of runs; none without an index. */
+  readonly plans: PlanStates
   readonly closeIndex: () => Promise<void>
 }
 
@@ -104,7 +107,8 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
     guarded.killed(by, why)
   })
   const find = async (id: string) => ('find' in journal ? journal.find(id) : undefined)
-  return { guarded, earlier: runs, find, closeIndex: async () => index?.close() }
+  const plans = index?.plans ?? new PlanStates()
+  return { guarded, earlier: runs, find, plans, closeIndex: async () => index?.close() }
 }
 
 async function openJournal({

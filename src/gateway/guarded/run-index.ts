@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import type { RunRecord } from '../../experiments/guarded/record.ts'
 import { hashOf } from '../../experiments/guarded/spec.ts'
+import { PlanStates } from '../../evidence/plan-states.ts'
 import { RunIndex } from '../../evidence/run-index.ts'
 import { type GatewayFacts, summaryOf } from '../../evidence/summary-of.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
@@ -24,6 +25,8 @@ export interface RunIndexParts {
 
 /** The index of the gateway's runs. */
 export interface GatewayRunIndex {
+  /** The plans of the runs on disk. */
+  readonly plans: PlanStates
   /** Adds an ended run to the index. Never rejects: a failed write is logged. */
   add(run: RunRecord): Promise<void>
   close(): Promise<void>
@@ -35,7 +38,8 @@ export async function openRunIndex(
   parts: RunIndexParts,
 ): Promise<GatewayRunIndex> {
   const { clock, log, stateDir } = parts
-  const { index, problem } = await RunIndex.open(stateDir, clock.wall())
+  const plans = new PlanStates()
+  const { index, problem } = await RunIndex.open(stateDir, clock.wall(), (run) => plans.add(run))
   if (problem !== undefined) log.warn({ stateDir, problem }, 'the index of runs is damaged')
   const bootId = randomBytes(8).toString('hex')
   const add = async (runs: readonly RunRecord[]) => {
@@ -49,6 +53,7 @@ export async function openRunIndex(
   }
   await add(earlier.filter(({ id }) => !index.has(id)))
   return {
+    plans,
     add: (run) => add([run]),
     async close() {
       const limit = new Cancellation()

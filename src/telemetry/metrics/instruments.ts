@@ -120,6 +120,11 @@ export class Counter<Label extends string> extends SeriesSet<Label> {
     for (const series of this.seriesByKey.values()) series.value = 0
   }
 
+  /** Marks all present series as known: a scraper gets their counts at once, as for counts of an earlier process. */
+  markKnown(): void {
+    for (const series of this.seriesByKey.values()) series.isScraped = true
+  }
+
   protected override reading(series: Series, news: News | undefined): number {
     if (news === undefined || series.isScraped) return series.value
     series.isScraped = true

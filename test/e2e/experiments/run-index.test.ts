@@ -28,6 +28,12 @@ async function question(folder: string, ...args: string[]): Promise<{ code: numb
 
 const listed = async (folder: string) => JSON.parse((await question(folder, 'list', '--json')).text) as Listed
 
+/** Returns the metrics of runs, without counts of 0. */
+const metricsOf = async ({ control }: Gateway) =>
+  (await (await fetch(`${control}/metrics`)).text())
+    .split('\n')
+    .filter((line) => /^breakwater_(plan|runs?)_/.test(line) && !/\} 0$/.test(line))
+
 /** A run whose claims 30 calls prove. */
 const proven = {
   hypothesis: { steadyState: ['error_ratio < 20%', 'p50 < 2s', 'status = up'] },
@@ -73,6 +79,19 @@ test('the index keeps verdicts over restarts and crashes, and a person proves it
   const killed = (await listed(folder)).runs[2]!
   assert.deepEqual([killed.state, killed.verdict], ['failed', 'no evidence'])
   assert.ok(killed.reasons.includes('journal_gap'))
+
+  await until('the metrics count the killed run', async () =>
+    (await metricsOf(gateway)).some((line) => /reason="journal_gap"\} 1$/.test(line)),
+  )
+  const metrics = (await metricsOf(gateway)).join('\n')
+  const plan = 'plan="drill",kind="guarded"'
+  assert.match(metrics, new RegExp(`_runs_ended_total\\{${plan},verdict="passed"\\} 1$`, 'm'))
+  assert.match(metrics, new RegExp(`_runs_ended_total\\{${plan},verdict="no evidence"\\} 2$`, 'm'))
+  assert.match(
+    metrics,
+    new RegExp(`_last_run_timestamp_seconds\\{${plan},verdict="no evidence",reasons="[^"]*journal_gap`),
+  )
+  assert.match(metrics, new RegExp(`_plan_graded_runs\\{${plan}\\} 1$`, 'm'))
 
   const shown = await question(folder, 'show', first.runs[0]!.id)
   assert.match(shown.text, /^verdict: passed$/m)
