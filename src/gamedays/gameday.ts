@@ -59,7 +59,7 @@ export class GameDay {
   #record: GameDayRecord
   /** The timer of the pause before an experiment; `dueAt` on the monotonic clock. */
   #timer: { readonly cancel: Cancel; readonly dueAt: Millis } | undefined
-  /** What is left of the pause before the next experiment; undefined: all of it. */
+  /** The rest of the pause before the next experiment; undefined: all of it. */
   #leftMs: Millis | undefined
   #looking: Cancel | undefined
   /** Grows with each start and interruption, so that a late answer of `begin` is known as late. */

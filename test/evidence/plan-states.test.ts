@@ -27,7 +27,7 @@ test('the state of a plan is what the whole index says of the plan', () => {
   assert.ok(state)
   const { plan, ...grade } = gradesIn(runs, 20)[0]!
   assert.deepEqual([state.plan, state.grade], [plan, grade])
-  assert.equal(state.dueAt, dueIn(runs, 0)[0]!.dueAt)
+  assert.equal(state.dueAt, dueIn(runs, 100 * hour)[0]!.dueAt)
   assert.deepEqual(state.verdicts, { passed: 24, 'held (weak)': 0, failed: 4, 'no evidence': 2 })
   assert.deepEqual(state.reasons, { below_floor: 2, stopped: 2 })
   assert.deepEqual(state.rto, { promisedMs: 30_000, measuredMs: 27_000 }, 'of the last run that is evidence')
