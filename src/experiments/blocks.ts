@@ -36,9 +36,9 @@ export const markdownLine = (text: string): string =>
 
 function markdownCell(cell: Cell): string {
   if (typeof cell === 'object') return `**${markdownCell(cell.bold)}**`
-  // Names of settings and arms are never markup.
+  // Names of settings and arms are never markup, but texts of people may be: a link, an image or code.
   return String(cell)
-    .replace(/\\+(?=[|<&])/g, '$&$&')
-    .replace(/\||<(?=[a-z/!?])|&(?=#?\w+;)/gi, '\\$&')
+    .replace(/\\+(?=[|<&[`])/g, '$&$&')
+    .replace(/[|[`]|<(?=[a-z/!?])|&(?=#?\w+;)/gi, '\\$&')
     .replace(/\s+/g, ' ')
 }

@@ -90,6 +90,11 @@ test('nothing that others wrote is Markdown', () => {
 test('text in a table is no markup, with or without backslashes before', () => {
   const table = { head: ['a'], rows: [['\\<b> \\| \\\\| c:\\x']], numbers: 1 }
   assert.match(markdownBlock({ table }), /^\| \\\\\\<b> \\\\\\\| \\\\\\\\\\\| c:\\x \|$/m)
+  const image = { head: ['a'], rows: [['![x](https://x.example) \\[y](z) `code`']], numbers: 1 }
+  assert.match(
+    markdownBlock({ table: image }),
+    /^\| !\\\[x\]\(https:\/\/x\.example\) \\\\\\\[y\]\(z\) \\`code\\` \|$/m,
+  )
 })
 
 test('a script draws the charts', () => {
