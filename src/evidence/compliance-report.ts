@@ -1,9 +1,6 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
-import { type Signature, signatureSchema } from '../approval/keys.ts'
-import { type Block, markdownBlock, markdownLine } from '../experiments/blocks.ts'
-import { jsonMarkup, markup } from '../experiments/html/markup.ts'
-import { blockMarkup, pageOf } from '../experiments/html/page.ts'
+import type { Block } from '../experiments/blocks.ts'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 import { formatDuration, roundedDuration } from '../units/duration.ts'
 import { firstOf, numbered } from '../units/numbered.ts'
@@ -14,6 +11,7 @@ import {
   requirementEvidence,
 } from './compliance.ts'
 import { DAY_MS, dayOf, type Period } from './period.ts'
+import { type DocumentKind, type Section, type Signed, signatureInWords } from './signed-document.ts'
 import { runKinds, type RunSummary } from './summary.ts'
 import { reasonTexts, verdicts } from './verdict-names.ts'
 
@@ -57,20 +55,6 @@ export const evidenceReport = z.strictObject({
 })
 
 export type EvidenceReport = z.output<typeof evidenceReport>
-
-/** A report with its signature; null for an unsigned report. */
-export const signedReport = z.strictObject({
-  report: evidenceReport,
-  signature: signatureSchema.nullable(),
-})
-
-export interface SignedReport {
-  readonly report: EvidenceReport
-  readonly signature: Signature | null
-}
-
-/** Returns the document that a signature covers: the report, and the name of the signer. */
-export const signedPart = (report: EvidenceReport, by: string) => ({ by, report })
 
 export interface Making {
   readonly period: Period
@@ -167,14 +151,9 @@ const NONE = '–'
 
 const dayIn = (moment: string): string => moment.slice(0, 10)
 
-interface Section {
-  readonly title: string
-  readonly blocks: readonly Block[]
-}
-
 const titleOf = ({ title, period }: EvidenceReport) => `Evidence that may support ${title}, ${period.name}`
 
-function sectionsOf({ report, signature }: SignedReport): readonly Section[] {
+function sectionsOf({ report, signature }: Signed<EvidenceReport>): readonly Section[] {
   const { period, statements, requirements, runs, madeAt, version, mapping } = report
   return [
     { title: 'About this report', blocks: [{ list: statements }] },
@@ -189,9 +168,7 @@ function sectionsOf({ report, signature }: SignedReport): readonly Section[] {
             `period: ${period.firstDay} to ${period.lastDay}, both included`,
             `made at ${madeAt} by Breakwater ${version}`,
             `SHA-256 of the mapping: ${mapping}`,
-            signature === null
-              ? 'not signed'
-              : `signed by ${signature.by} with key ${signature.keyId}: ${signature.value}`,
+            signatureInWords(signature),
           ],
         },
       ],
@@ -315,53 +292,10 @@ const runTable = (runs: EvidenceReport['runs']): Block => ({
   },
 })
 
-export const reportFormats = ['md', 'html', 'json'] as const
-export type ReportFormat = (typeof reportFormats)[number]
-
-/** Returns a report as a text with a line break at its end. Each format contains the whole report as JSON. */
-export const renderings: Readonly<Record<ReportFormat, (signed: SignedReport) => string>> = {
-  md: markdownOf,
-  html: htmlOf,
-  json: (signed) => `${JSON.stringify(ordered(signed), undefined, 2)}\n`,
-}
-
-/** Returns both parts in a fixed order, because a reader compares the bytes. */
-const ordered = ({ report, signature }: SignedReport): SignedReport => ({ report, signature })
-
-function markdownOf(signed: SignedReport): string {
-  return `${[
-    `# ${markdownLine(titleOf(signed.report))}`,
-    ...sectionsOf(signed).flatMap(({ title, blocks }) => [
-      `## ${markdownLine(title)}`,
-      ...blocks.map(markdownBlock),
-    ]),
-    '## Data',
-    `\`\`\`json\n${JSON.stringify(ordered(signed))}\n\`\`\``,
-  ].join('\n\n')}\n`
-}
-
-function htmlOf(signed: SignedReport): string {
-  const title = titleOf(signed.report)
-  return pageOf({
-    title,
-    charts: undefined,
-    body: markup`<h1>${title}</h1>
-${sectionsOf(signed).map(
-  ({ title, blocks }) => markup`<section><h2>${title}</h2>
-${blocks.map((block) => blockMarkup(block, title))}
-</section>
-`,
-)}<script type="application/json" id="evidence">${jsonMarkup(ordered(signed))}</script>`,
-  })
-}
-
-const IN_HTML = /<script type="application\/json" id="evidence">(.*)<\/script>/
-const IN_MARKDOWN = /^```json\n(.*)\n```\n*$/m
-
-/** Returns the JSON text in a rendered report, with the format; undefined for any other text. */
-export function dataIn(text: string): { readonly format: ReportFormat; readonly json: string } | undefined {
-  if (text.startsWith('{')) return { format: 'json', json: text }
-  const format = text.startsWith('<') ? 'html' : 'md'
-  const [, json] = (format === 'html' ? IN_HTML : IN_MARKDOWN).exec(text) ?? []
-  return json === undefined ? undefined : { format, json }
+/** The report as a document that a person may sign. */
+export const evidenceDocument: DocumentKind<EvidenceReport> = {
+  kind: 'evidence',
+  schema: evidenceReport,
+  titleOf,
+  sectionsOf,
 }

@@ -6,8 +6,9 @@ import {
   evidenceFor,
   type RequirementEvidence,
 } from '../../src/evidence/compliance.ts'
-import { renderings, reportFormats, reportOn } from '../../src/evidence/compliance-report.ts'
+import { evidenceDocument, reportOn } from '../../src/evidence/compliance-report.ts'
 import { DAY_MS, parsePeriod, type Period } from '../../src/evidence/period.ts'
+import { documentFormats, rendered } from '../../src/evidence/signed-document.ts'
 import type { RunSummary } from '../../src/evidence/summary.ts'
 import { dayMs, faultOf, summaryOf } from './compliance-runs.ts'
 
@@ -239,8 +240,8 @@ test('a report names source, date, missing check, environments and limits in eac
     report.runs.map(({ id }) => id),
     ['one', 'two'],
   )
-  for (const format of reportFormats) {
-    const text = renderings[format]({ report, signature: null })
+  for (const format of documentFormats) {
+    const text = rendered(evidenceDocument, { report, signature: null }, format)
     for (const said of [
       'evidence that may support',
       'Nobody has checked the mapping',
@@ -256,7 +257,7 @@ test('a report names source, date, missing check, environments and limits in eac
     assert.ok(!text.includes('unseen'), format)
   }
   const checked = reportOn(mappingOf({}, { checkedBy: 'Ada' }), [], { ...making, period: periodOf('2026Q4') })
-  const text = renderings.md({ report: checked, signature: null })
+  const text = rendered(evidenceDocument, { report: checked, signature: null }, 'md')
   assert.ok(text.includes('Ada has checked the mapping'))
   assert.ok(!text.includes('Nobody has checked'))
   assert.ok(!text.includes('not over yet'))
@@ -266,11 +267,11 @@ test('HTML and Markdown escape names from runs and mappings', () => {
   const nasty = '</script><img src=x onerror=alert(1)>'
   const run = summaryOf('one', '2026-10-02', { name: nasty, environment: nasty, by: nasty })
   const report = reportOn(mappingOf({ ref: nasty, text: nasty }, { title: nasty }), [run], making)
-  const html = renderings.html({ report, signature: null })
+  const html = rendered(evidenceDocument, { report, signature: null }, 'html')
   assert.ok(!html.includes('<img'))
   assert.ok(html.includes('&lt;img src=x'))
   assert.equal(html.match(/<\/script>/g)?.length, 1)
-  const [shown = ''] = renderings.md({ report, signature: null }).split('## Data')
+  const [shown = ''] = rendered(evidenceDocument, { report, signature: null }, 'md').split('## Data')
   assert.ok(shown.includes('\\<img'))
   assert.ok(!/(?<!\\)<img/.test(shown))
 })

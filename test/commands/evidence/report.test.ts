@@ -5,16 +5,17 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { newKey, openPrivateKey, sign } from '../../../src/approval/keys.ts'
 import { faults } from '../../../src/chaos/faults/index.ts'
-import { evidence, renderedReport } from '../../../src/commands/evidence/evidence.ts'
+import { shownDocument } from '../../../src/commands/evidence/documents.ts'
+import { evidence } from '../../../src/commands/evidence/evidence.ts'
 import { shippedFrameworks, shippedMapping } from '../../../src/commands/evidence/mappings.ts'
 import { Terminal } from '../../../src/commands/shared/terminal.ts'
+import { evidenceDocument, type EvidenceReport, reportOn } from '../../../src/evidence/compliance-report.ts'
 import {
-  type ReportFormat,
-  reportFormats,
-  reportOn,
+  type DocumentFormat,
+  documentFormats,
+  type Signed,
   signedPart,
-  type SignedReport,
-} from '../../../src/evidence/compliance-report.ts'
+} from '../../../src/evidence/signed-document.ts'
 import { indexed } from '../../evidence/runs.ts'
 import { parsePeriod, type Period } from '../../../src/evidence/period.ts'
 import { runKinds } from '../../../src/evidence/summary.ts'
@@ -75,7 +76,7 @@ test('no shipped mapping refers to tests of attackers, to numbers of old edition
     }
 })
 
-for (const format of reportFormats)
+for (const format of documentFormats)
   test(`no report on a shipped mapping claims a result, as ${format}`, async () => {
     for (const { framework } of shipped) {
       const args = ['--framework', framework, '--quarter', '2026Q4', '--state', folder, '--format', format]
@@ -154,7 +155,7 @@ test('an unknown framework, and an own mapping with a misspelt fault or of anoth
   const other = await run(...args, '--mapping', own, '--framework', 'dora')
   assert.match(other.stderr, /own\.yaml is a mapping of "own", not of "dora"/)
   const right = await run(...args, '--mapping', own, '--format', 'json')
-  assert.equal((JSON.parse(right.stdout) as SignedReport).report.framework, 'own')
+  assert.equal((JSON.parse(right.stdout) as Signed<EvidenceReport>).report.framework, 'own')
 })
 
 test('an own mapping with a mistake is refused with the line of the mistake', async () => {
@@ -171,12 +172,8 @@ const alice = newKey(PASSPHRASE)
 const stranger = newKey(PASSPHRASE)
 const aliceKey = openPrivateKey(alice.pem, PASSPHRASE)!
 
-function signedReport(): SignedReport {
-  const report = reportOn(shipped[1]!, runs, {
-    period,
-    nowMs: dayMs('2026-11-30'),
-    version,
-  })
+function signedReport(): Signed<EvidenceReport> {
+  const report = reportOn(shipped[1]!, runs, { period, nowMs: dayMs('2026-11-30'), version })
   return { report, signature: sign('evidence', signedPart(report, 'alice'), aliceKey, 'alice') }
 }
 
@@ -189,9 +186,9 @@ async function verified(text: string, trust = alice.publicText) {
   return { code, said: `${stdout}${stderr}`.trimEnd().replace(`${file} `, '').replace('breakwater: ', '') }
 }
 
-for (const format of reportFormats)
+for (const format of documentFormats)
   test(`a signed report verifies, and a changed byte does not, as ${format}`, async () => {
-    const text = renderedReport(signedReport(), format)
+    const text = shownDocument(evidenceDocument, signedReport(), format)
     const good = await verified(text)
     assert.equal(good.code, 0, good.said)
     assert.match(
@@ -219,24 +216,28 @@ test('each bit of a signature counts', async () => {
   const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
   for (const letter of letters) {
     const changed = `${value.slice(0, -1)}${letter}`
-    const text = renderedReport({ ...signed, signature: { ...signed.signature!, value: changed } }, 'json')
+    const text = shownDocument(
+      evidenceDocument,
+      { ...signed, signature: { ...signed.signature!, value: changed } },
+      'json',
+    )
     assert.equal((await verified(text)).code, changed === value ? 0 : 1, letter)
   }
 })
 
 test('a file that proves nothing is refused with its reason', async () => {
   const signed = signedReport()
-  const text = renderedReport({ ...signed, signature: null }, 'html')
+  const text = shownDocument(evidenceDocument, { ...signed, signature: null }, 'html')
   assert.equal((await verified(text)).said, 'is not signed')
   const another = {
     ...signed,
     signature: sign('approval', signedPart(signed.report, 'alice'), aliceKey, 'alice'),
   }
   assert.match(
-    (await verified(renderedReport(another, 'json'))).said,
+    (await verified(shownDocument(evidenceDocument, another, 'json'))).said,
     /^was changed: the signature does not match/,
   )
-  const shown = renderedReport(signed, 'html').replace('Summary', 'Nothing')
+  const shown = shownDocument(evidenceDocument, signed, 'html').replace('Summary', 'Nothing')
   assert.match(
     (await verified(shown)).said,
     /^was changed: its text differs from the text of its signed data/,
@@ -249,16 +250,20 @@ test('a file that proves nothing is refused with its reason', async () => {
 })
 
 test('a printed report is the report of its data', async () => {
-  for (const format of reportFormats) {
+  for (const format of documentFormats) {
     const args = ['--framework', 'nis2', '--quarter', '2026Q4', '--state', folder, '--format', format]
     const { stdout } = await run('report', ...args)
     assert.equal((await verified(stdout)).said, 'is not signed', format)
     const json = format === 'json' ? stdout : embedded(stdout, format)
-    assert.equal(renderedReport(JSON.parse(json) as SignedReport, format), stdout, format)
+    assert.equal(
+      shownDocument(evidenceDocument, JSON.parse(json) as Signed<EvidenceReport>, format),
+      stdout,
+      format,
+    )
   }
 })
 
-function embedded(text: string, format: ReportFormat): string {
+function embedded(text: string, format: DocumentFormat): string {
   const [, json = ''] =
     (format === 'html' ? /id="evidence">(.*)<\/script>/ : /```json\n(.*)\n```/).exec(text) ?? []
   return json
@@ -284,7 +289,7 @@ test('bytes that only read like the report are a change', async () => {
   const signed = signedReport()
   const report = { ...signed.report, title: 'Rules \ufffd' }
   const signature = sign('evidence', signedPart(report, 'alice'), aliceKey, 'alice')
-  const text = renderedReport({ report, signature }, 'json')
+  const text = shownDocument(evidenceDocument, { report, signature }, 'json')
   assert.equal((await verified(text)).code, 0)
   const file = join(folder, 'invalid')
   const [before = '', after = ''] = text.split('\ufffd')
