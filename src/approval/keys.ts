@@ -16,7 +16,7 @@ import { canonicalJson } from '../protocol/canonical-json.ts'
  */
 
 /** Kinds of documents that a person signs. The signed bytes contain the kind, so a signature fits one kind only. */
-export type SignedKind = 'envelope' | 'approval' | 'lift' | 'anchor' | 'evidence'
+export type SignedKind = 'envelope' | 'approval' | 'lift' | 'anchor' | 'evidence' | 'gameday'
 
 /**
  * Minimum length of a passphrase, in characters. The key derivation of PKCS#8 in Node is fast, so an attacker could

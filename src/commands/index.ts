@@ -67,6 +67,11 @@ export const commands: Commands = {
     about: 'runs ready-made faults against a running gateway, and checks its reaction',
     load: async () => (await import('./break/scenario.ts')).scenario,
   },
+  gameday: {
+    group: 'break',
+    about: 'reports on GameDays: guarded experiments as one exercise',
+    load: async () => (await import('./break/gameday.ts')).gameday,
+  },
   experiment: {
     group: 'compare',
     about: 'compares policy sets on the traffic of a running gateway',

@@ -1,27 +1,9 @@
+import { marks } from './chart-marks.ts'
 import { parts } from './chart-parts.ts'
 
 /** Draws the samples of a run in a browser, with uPlot. The colours come from the style of the page. */
-export const runScript = String.raw`(() => {${parts}
+export const runScript = String.raw`(() => {${parts}${marks}
   const dashes = [[3, 3], [], [9, 4]]
-
-  function marks(u) {
-    const { ctx, bbox } = u
-    const ratio = uPlot.pxRatio
-    ctx.save()
-    ctx.strokeStyle = ctx.fillStyle = color('--soft')
-    ctx.lineWidth = ratio
-    ctx.setLineDash([3 * ratio, 3 * ratio])
-    ctx.font = 12 * ratio + 'px system-ui, sans-serif'
-    for (const mark of data.marks) {
-      const at = Math.round(u.valToPos(mark.at, 'x', true))
-      ctx.beginPath()
-      ctx.moveTo(at, bbox.top)
-      ctx.lineTo(at, bbox.top + bbox.height)
-      ctx.stroke()
-      ctx.fillText(mark.text, at + 4 * ratio, bbox.top + 14 * ratio)
-    }
-    ctx.restore()
-  }
 
   function chart(id, key, label, width) {
     return new uPlot({

@@ -240,6 +240,20 @@ export async function verifyRuns(folder: string, key: KeyObject): Promise<Journa
   return { runs: sealed.length, open: left.length, problems: [...headless, ...problems] }
 }
 
+/**
+ * Reads the runs of a journal without changes: the sealed runs, the oldest first, then unfinished ones. `problems` as
+ * in `verifyRuns`. Rejects when the folder cannot be read.
+ */
+export async function readRuns(
+  folder: string,
+  key: KeyObject,
+): Promise<{ readonly runs: readonly RunRecord[]; readonly problems: readonly JournalProblem[] }> {
+  const { sealed, open: left, problems } = await readChain(folder, key)
+  const runs = sealed.map(({ record }) => record).filter(isRunRecord)
+  const known = new Set(runs.map(({ id }) => id))
+  return { runs: [...runs, ...left.filter(({ id }) => !known.has(id))], problems }
+}
+
 const GONE = 'is missing'
 const NO_HEAD = 'is missing, or was not made with the key'
 

@@ -56,14 +56,7 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
       .slice(0, MOST),
     load: loadOf(spec),
     arms: (['control', 'treatment'] as const).map((arm) => armOf(arm, run)),
-    faults: run.faults.slice(0, MOST).map(({ injected, notApplicable, notReached, decided, ...fault }) => ({
-      ...fault,
-      planned: null,
-      drawn: injected,
-      applied: Math.max(0, injected - notApplicable - notReached),
-      notApplicable,
-      notReached,
-    })),
+    faults: faultsOf(run),
     windows: stages.flatMap((stage, at) =>
       (['control', 'treatment'] as const).map((arm) => windowOf(stage, run.firstStage + at, arm)),
     ),
@@ -92,6 +85,17 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
     share: stages.at(-1)?.share ?? null,
   }
 }
+
+/** Returns the faults of a run, with their injections by fate. */
+export const faultsOf = (run: RunRecord): RunSummary['faults'] =>
+  run.faults.slice(0, MOST).map(({ injected, notApplicable, notReached, decided, ...fault }) => ({
+    ...fault,
+    planned: null,
+    drawn: injected,
+    applied: Math.max(0, injected - notApplicable - notReached),
+    notApplicable,
+    notReached,
+  }))
 
 /** Returns the first word of a layer's name, such as `breaker`. */
 const layerOf = (name: string) => named(name.split(' ')[0]!)

@@ -4,7 +4,15 @@ import type { Spec } from '../experiments/guarded/spec.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { formatDuration } from '../units/duration.ts'
 import { type GameDayPlan, specOf } from './plan.ts'
-import { type GameDayChange, type GameDayRecord, isGameDayOver, resultOf, type StepRecord } from './record.ts'
+import {
+  type GameDayChange,
+  type GameDayRecord,
+  GATEWAY,
+  isGameDayOver,
+  processEnds,
+  resultOf,
+  type StepRecord,
+} from './record.ts'
 
 /** A run that has begun or waits for approval, or the reasons against the run. */
 export type Begun =
@@ -43,9 +51,6 @@ const MAX_OBSERVATIONS = 500
 const MAX_ACTIONS = 200
 const MAX_PAUSES = 100
 const MAX_EVENTS = 1_000
-
-/** Stands for decisions of the gateway itself. */
-const GATEWAY = 'the gateway'
 
 const ok: Done = { ok: true }
 const refused = (why: string): Done => ({ ok: false, why })
@@ -179,7 +184,7 @@ export class GameDay {
 
   /** Pauses, so that the next process can continue. */
   close(): void {
-    if (this.#record.state === 'running') this.pause(GATEWAY, 'the gateway was stopped')
+    if (this.#record.state === 'running') this.pause(GATEWAY, processEnds.stopped)
   }
 
   /** The experiment with a run, or whose run is about to begin. */

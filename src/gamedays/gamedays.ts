@@ -7,7 +7,7 @@ import type { Clock } from '../mesh/clock.ts'
 import { version } from '../protocol/identity.ts'
 import { GameDay, type StepRuns } from './gameday.ts'
 import type { GameDayPlan } from './plan.ts'
-import { type GameDayRecord, isGameDayOver } from './record.ts'
+import { type GameDayRecord, GATEWAY, isGameDayOver, processEnds } from './record.ts'
 import { StopConditions } from './stop-conditions.ts'
 import { MAX_GAME_DAYS } from './store.ts'
 
@@ -234,12 +234,12 @@ export class GameDays {
 /** Returns the record of a GameDay whose process ended: paused, and its interrupted experiment planned again. */
 function interrupted(record: GameDayRecord, now: number): GameDayRecord {
   if (record.state === 'paused') return record
-  const why = 'the gateway ended'
+  const why = processEnds.ended
   return {
     ...record,
     state: 'paused',
-    reason: `the gateway paused it: ${why}`,
-    pauses: [...record.pauses, { from: now, until: undefined, by: 'the gateway', why }],
+    reason: `${GATEWAY} paused it: ${why}`,
+    pauses: [...record.pauses, { from: now, until: undefined, by: GATEWAY, why }],
     steps: record.steps.map((step) =>
       ['running', 'waiting', 'waits for approval'].includes(step.state)
         ? { ...step, state: 'planned', note: why, beganAt: undefined }

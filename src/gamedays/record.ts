@@ -101,6 +101,12 @@ export interface GameDayRecord {
   readonly events: readonly { readonly at: number; readonly what: string; readonly why: string }[]
 }
 
+/** Stands for decisions of the gateway itself. */
+export const GATEWAY = 'the gateway'
+
+/** Why the gateway pauses a GameDay when its process ends: in order, or not. */
+export const processEnds = { stopped: 'the gateway was stopped', ended: 'the gateway ended' } as const
+
 export type GameDayChange = Partial<GameDayRecord>
 
 export const isGameDayOver = ({ state }: Pick<GameDayRecord, 'state'>): boolean =>

@@ -11,6 +11,7 @@ import {
   type Signed,
   signedPart,
 } from '../../evidence/signed-document.ts'
+import { gameDayDocument } from '../../gamedays/report-html.ts'
 import { parseJson } from '../../protocol/jsonrpc.ts'
 import { version } from '../../protocol/identity.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
@@ -109,7 +110,9 @@ export async function verifyDocument(file: string, trust: string | undefined, ou
     throw new UnusableInput(`${file} is larger than ${REPORT_BYTES / 1e6} MB, and so no report`)
   const document = documentOf(bytes.toString())
   if (document === undefined)
-    throw new UnusableInput(`${file} holds no report of \`breakwater evidence report\`, or a changed report`)
+    throw new UnusableInput(
+      `${file} holds no report of \`breakwater evidence report\` or \`breakwater gameday report\`, or a changed report`,
+    )
   const { report, signature } = document.signed
   if (signature === null) throw new UnusableInput(`${file} is not signed`)
   const { by, keyId, value } = signature
@@ -141,5 +144,8 @@ export async function verifyDocument(file: string, trust: string | undefined, ou
 function documentOf(text: string): Found | undefined {
   const data = dataIn(text)
   if (data === undefined) return undefined
-  return found(evidenceDocument, data, ({ framework, period }) => `${framework}, ${period.name}`)
+  return (
+    found(evidenceDocument, data, ({ framework, period }) => `${framework}, ${period.name}`) ??
+    found(gameDayDocument, data, ({ gameDay: { name, id } }) => `GameDay ${name}, ${id}`)
+  )
 }

@@ -37,7 +37,7 @@ const verifyOptions = {
 const usage = `breakwater evidence: reports on stored runs, as evidence that may support requirements of a framework
 
   breakwater evidence report        prints the runs of a period for each requirement, with gaps and due dates
-  breakwater evidence verify FILE   checks that nobody changed a signed report, in any of its formats
+  breakwater evidence verify FILE   checks that nobody changed a signed report, also of a GameDay
   breakwater evidence frameworks    lists the shipped mappings
 
 ${optionLines(optionsOf({ report: { options: reportOptions }, verify: { options: verifyOptions } }))}
