@@ -2,15 +2,18 @@ import { wilsonInterval } from '../experiments/statistics/proportions.ts'
 import { gradeOf, type Graded } from './grade.ts'
 import type { RunSummary } from './summary.ts'
 
-/** Runs by plan, in order of the plans' names. */
-export function byPlan(runs: readonly RunSummary[]): ReadonlyMap<string, readonly RunSummary[]> {
+/** Runs by plan, in order of the plans' names. A GameDay and an experiment of the same name are two plans. */
+export function byPlan(
+  runs: readonly RunSummary[],
+): readonly (readonly [plan: string, runs: readonly RunSummary[]])[] {
   const plans = new Map<string, RunSummary[]>()
   for (const run of runs) {
-    const own = plans.get(run.name)
-    if (own === undefined) plans.set(run.name, [run])
+    const key = `${run.name} ${run.kind}`
+    const own = plans.get(key)
+    if (own === undefined) plans.set(key, [run])
     else own.push(run)
   }
-  return new Map([...plans].sort(([a], [b]) => (a < b ? -1 : 1)))
+  return [...plans].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, own]) => [own[0]!.name, own])
 }
 
 /** The grade of each plan over its last runs. The reasons say when these runs did different things under one name. */
@@ -100,9 +103,10 @@ export interface Coverage {
   readonly lastEvidenceAt: number | undefined
 }
 
+/** Returns the tests of each server with each type of fault. A GameDay is left out: its experiments are runs, too. */
 export function coverageIn(runs: readonly RunSummary[]): readonly Coverage[] {
   const pairs = new Map<string, Coverage>()
-  for (const { targets, faults, verdict, at } of runs)
+  for (const { targets, faults, verdict, at } of runs.filter(({ kind }) => kind !== 'gameday'))
     for (const server of new Set(targets.map((one) => one.server)))
       for (const fault of new Set(faults.map(({ type }) => type))) {
         const key = `${server} ${fault}`

@@ -13,6 +13,7 @@ export const reasonTexts = {
   journal_gap: 'the run could not continue, or its record lacks samples',
   loose_tolerance: 'no reachable value breaks the claims, or the gate',
   stopped: 'somebody stopped the run, or the run ended without a result',
+  not_run: 'an experiment of the GameDay was skipped, or not reached',
 } as const satisfies Readonly<Record<string, string>>
 
 export type Reason = keyof typeof reasonTexts

@@ -1,10 +1,11 @@
 import { withoutSecrets } from '../chaos/plan/schema.ts'
 import type { GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
+import type { RunRecord } from '../experiments/guarded/record.ts'
 import { loadSchema } from '../experiments/guarded/spec.ts'
 import type { Begun, StepRuns } from '../gamedays/gameday.ts'
 import { GameDays } from '../gamedays/gamedays.ts'
 import { gameDayPlan, type GameDayPlan } from '../gamedays/plan.ts'
-import type { GameDayRecord } from '../gamedays/record.ts'
+import { type GameDayRecord, isGameDayOver } from '../gamedays/record.ts'
 import { isWithin } from '../gamedays/stop-conditions.ts'
 import { GameDayStore, readGameDays, type StoredGameDays } from '../gamedays/store.ts'
 import { workload } from '../load/workload.ts'
@@ -16,6 +17,7 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Incidents } from '../registry/health/incidents.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { CallListener } from './generation.ts'
+import type { GatewayRunIndex } from './guarded/run-index.ts'
 import { experimentSpec } from './guarded/spec.ts'
 
 /** The schema of a GameDay, with all known faults and workloads. */
@@ -25,6 +27,10 @@ export interface GatewayGameDaysParts {
   readonly clock: Clock
   readonly log: Log
   readonly guarded: GuardedExperiments
+  /** Resolves with the record of an ended run, as far as kept. */
+  readonly find: (id: string) => Promise<RunRecord | undefined>
+  /** Takes each GameDay that is over; undefined without an index of runs. */
+  readonly index: Pick<GatewayRunIndex, 'has' | 'addGameDay'> | undefined
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly incidents: Pick<Incidents, 'open'>
   /** Recompiles the config in force. */
@@ -50,16 +56,40 @@ export async function openGameDays(parts: GatewayGameDaysParts): Promise<GameDay
     withoutSecrets,
     incidents: () => incidents.open,
     refresh,
-    onState: ({ id, plan: { name }, state, reason }) =>
-      log.warn({ gameDay: name, id, state, reason }, 'GameDay'),
+    onState(record) {
+      const { id, plan, state, reason } = record
+      log.warn({ gameDay: plan.name, id, state, reason }, 'GameDay')
+      if (isGameDayOver(record)) void addToIndex(record, parts)
+    },
     onProblem: ({ id }, problem) =>
       log.error({ id, problem }, 'the record of a GameDay could not be written'),
   })
   if ('stored' in opened) {
     for (const { file, why } of opened.stored.problems) log.warn({ file, why }, 'a GameDay cannot be used')
     await gameDays.recover(opened.stored.records)
+    // An earlier process may have ended between the end of a GameDay and its line in the index.
+    for (const record of opened.stored.records)
+      if (isGameDayOver(record) && parts.index?.has(record.id) === false) await addToIndex(record, parts)
   }
   return gameDays
+}
+
+/** Adds a GameDay to the index of runs, by the records of its runs that are kept. Never rejects. */
+async function addToIndex(
+  record: GameDayRecord,
+  { guarded, find, index }: Pick<GatewayGameDaysParts, 'guarded' | 'find' | 'index'>,
+): Promise<void> {
+  if (index === undefined) return
+  const runs: RunRecord[] = []
+  for (const { name, runs: ids, result } of record.steps) {
+    const id = result === undefined ? undefined : ids.at(-1)
+    if (id === undefined) continue
+    // The last run may not be on disk yet.
+    const last = guarded.get(name)
+    const run = last?.id === id ? last : await find(id)
+    if (run !== undefined) runs.push(run)
+  }
+  await index.addGameDay(record, runs)
 }
 
 async function open({

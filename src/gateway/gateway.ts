@@ -307,6 +307,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     clock,
     log,
     guarded,
+    find: opened.find,
+    index: opened.index,
     live,
     incidents: health.incidents,
     refresh,
@@ -457,7 +459,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       return (closing ??= gameDays
         .close()
         .then(() => guarded.close())
-        .then(() => opened.closeIndex())
+        .then(() => opened.index?.close())
         .then(() => controlMcp?.close())
         .then(() => shutDown(ends)))
     },

@@ -50,7 +50,8 @@ export interface OpenedGuarded {
   readonly find: (id: string) => Promise<RunRecord | undefined>
   /** The plans in the index of runs; none without an index. */
   readonly plans: PlanStates
-  readonly closeIndex: () => Promise<void>
+  /** Undefined without a state folder, or when the folder cannot be used. */
+  readonly index: GatewayRunIndex | undefined
 }
 
 /** Creates the guarded experiments of the gateway. Records an earlier process's unfinished runs as failed. */
@@ -107,8 +108,7 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
     guarded.killed(by, why)
   })
   const find = async (id: string) => ('find' in journal ? journal.find(id) : undefined)
-  const plans = index?.plans ?? new PlanStates()
-  return { guarded, earlier: runs, find, plans, closeIndex: async () => index?.close() }
+  return { guarded, earlier: runs, find, plans: index?.plans ?? new PlanStates(), index }
 }
 
 async function openJournal({

@@ -5,7 +5,10 @@ import type { RunRecord } from '../../experiments/guarded/record.ts'
 import { hashOf } from '../../experiments/guarded/spec.ts'
 import { PlanStates } from '../../evidence/plan-states.ts'
 import { RunIndex } from '../../evidence/run-index.ts'
+import type { RunSummary } from '../../evidence/summary.ts'
 import { type GatewayFacts, summaryOf } from '../../evidence/summary-of.ts'
+import type { GameDayRecord } from '../../gamedays/record.ts'
+import { summaryOfGameDay } from '../../gamedays/summary.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -29,6 +32,10 @@ export interface GatewayRunIndex {
   readonly plans: PlanStates
   /** Adds an ended run to the index. Never rejects: a failed write is logged. */
   add(run: RunRecord): Promise<void>
+  /** As `add`, for a GameDay that is over, with the records of its runs as far as these are kept. */
+  addGameDay(record: GameDayRecord, runs: readonly RunRecord[]): Promise<void>
+  /** Whether the index has a run or a GameDay. */
+  has(id: string): boolean
   close(): Promise<void>
 }
 
@@ -42,19 +49,25 @@ export async function openRunIndex(
   const { index, problem } = await RunIndex.open(stateDir, clock.wall(), (run) => plans.add(run))
   if (problem !== undefined) log.warn({ stateDir, problem }, 'the index of runs is damaged')
   const bootId = randomBytes(8).toString('hex')
-  const add = async (runs: readonly RunRecord[]) => {
+  const add = async (runs: readonly string[], summaries: () => readonly RunSummary[]) => {
     try {
-      const summaries = runs.map((run) => summaryOf(run, factsOf(run, bootId, parts)))
-      await index.addRuns(summaries, clock.wall())
+      await index.addRuns(summaries(), clock.wall())
     } catch (error) {
-      const ids = runs.map(({ id }) => id)
-      log.warn({ runs: ids, problem: (error as Error).message }, 'runs could not be added to the index')
+      log.warn({ runs, problem: (error as Error).message }, 'runs could not be added to the index')
     }
   }
-  await add(earlier.filter(({ id }) => !index.has(id)))
+  const addGuarded = (runs: readonly RunRecord[]) =>
+    add(
+      runs.map(({ id }) => id),
+      () => runs.map((run) => summaryOf(run, factsOf([run], bootId, parts))),
+    )
+  await addGuarded(earlier.filter(({ id }) => !index.has(id)))
   return {
     plans,
-    add: (run) => add([run]),
+    add: (run) => addGuarded([run]),
+    addGameDay: (record, runs) =>
+      add([record.id], () => [summaryOfGameDay(record, runs, factsOf(runs, bootId, parts))]),
+    has: (id) => index.has(id),
     async close() {
       const limit = new Cancellation()
       const late = clock.sleep(CLOSE_MS, limit).catch(() => undefined)
@@ -64,9 +77,10 @@ export async function openRunIndex(
   }
 }
 
-function factsOf(run: RunRecord, bootId: string, { live }: RunIndexParts): GatewayFacts {
+function factsOf(runs: readonly RunRecord[], bootId: string, { live }: RunIndexParts): GatewayFacts {
   const { servers, mesh } = live.current
-  const targets = run.targets.servers.flatMap(({ name }) => servers.get(name) ?? [])
+  const names = new Set(runs.flatMap(({ targets }) => targets.servers.map(({ name }) => name)))
+  const targets = [...names].flatMap((name) => servers.get(name) ?? [])
   const joined = (values: readonly string[]) => [...new Set(values)].sort().join('+') || 'unknown'
   return {
     version,
