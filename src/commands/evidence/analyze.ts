@@ -11,6 +11,7 @@ import {
 } from '../../evidence/deployments.ts'
 import { type Cell, createTable } from '../../evidence/table.ts'
 import { runTables } from '../../evidence/tables.ts'
+import { gameDayTables } from '../../gamedays/tables.ts'
 import {
   Misuse,
   optionLines,
@@ -22,8 +23,9 @@ import {
 import { endingInOrder } from '../shared/signals.ts'
 import { table } from '../shared/table.ts'
 import { askSql, MEMORY_BYTES, requireSql, SQL_PACKAGE, type SqlRows, type SqlValue } from './sql.ts'
-import { storedRuns, storedRunsOptions } from './stored-runs.ts'
-import { writeTables } from './table-files.ts'
+import { storedGameDays } from './stored-gamedays.ts'
+import { stateFolder, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { filled, writeTables } from './table-files.ts'
 
 /** Largest file of deployments, in bytes. */
 const DEPLOYMENTS_BYTES = 64_000_000
@@ -55,14 +57,15 @@ const options = {
   ...storedRunsOptions,
 } as const
 
-const tables = [...runTables, deploymentsTable]
+const tables = [...runTables, ...gameDayTables, deploymentsTable]
 
 const usage = `breakwater analyze 'SELECT …' [--json | --csv]
 
   Answers one query over the index of runs, in SQL of DuckDB (npm install ${SQL_PACKAGE.name}@${SQL_PACKAGE.version}).
-  Tables: ${tables.map(({ name }) => name).join(', ')}.
-  "SHOW TABLES" and "DESCRIBE runs" list tables and columns. All tables but "runs" and "deployments" name their run in
-  "run_id". Times are in UTC, durations in milliseconds, shares from 0 to 1.
+  Tables: ${[...runTables, deploymentsTable].map(({ name }) => name).join(', ')},
+  ${gameDayTables.map(({ name }) => name).join(', ')}.
+  "SHOW TABLES" and "DESCRIBE runs" list tables and columns. Tables about a run name the run in "run_id", tables about a
+  GameDay name the GameDay in "gameday_id". Times are in UTC, durations in milliseconds, shares from 0 to 1.
 
   The query reads these tables only: no file, no network, no setting. On Linux its process may use ${MEMORY_BYTES / 1e6} MB of
   memory; other systems do not limit the memory, and need --unbounded-memory.
@@ -107,14 +110,16 @@ async function answerTo(
   requireSql(sql, limits)
   const deployments = values.deployments === undefined ? [] : await deploymentsIn(values.deployments)
   const { runs } = await storedRuns(values, { env, out })
+  const gameDays = await storedGameDays(await stateFolder(values, env), out)
   return endingInOrder(async (stop, closing) => {
     // Only this user can look into the folder.
     const folder = await mkdtemp(join(tmpdir(), 'breakwater-sql-'))
     closing.push(() => rm(folder, { recursive: true, force: true }))
-    const written = [
-      ...(await writeTables(folder, 'parquet', runTables, runs)),
-      ...(await writeTables(folder, 'parquet', [deploymentsTable], deployments)),
-    ]
+    const written = await writeTables(folder, 'parquet', [
+      filled(runTables, runs),
+      filled(gameDayTables, gameDays),
+      filled([deploymentsTable], deployments),
+    ])
     const loaded = tables.map((known) => ({
       name: known.name,
       create: createTable(known),

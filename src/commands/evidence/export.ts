@@ -1,11 +1,13 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { isStateFolder } from '../../evidence/run-index.ts'
 import { runTables } from '../../evidence/tables.ts'
+import { gameDayTables } from '../../gamedays/tables.ts'
 import { Misuse, optionLines, type Output, runCommand, UnusableInput } from '../shared/arguments.ts'
 import { endingInOrder } from '../shared/signals.ts'
 import { table } from '../shared/table.ts'
-import { storedRuns, storedRunsOptions } from './stored-runs.ts'
-import { type TableFile, tableFormats, writeTables } from './table-files.ts'
+import { storedGameDays } from './stored-gamedays.ts'
+import { stateFolder, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { filled, type TableFile, tableFormats, writeTables } from './table-files.ts'
 
 export const exportOptions = {
   parquet: { kind: 'text', value: 'DIR', about: 'writes Parquet files to a folder' },
@@ -17,7 +19,8 @@ export const exportOptions = {
 const usage = `breakwater runs export --parquet DIR [--jsonl DIR] [--csv DIR]
 
   Writes the index of runs as tables, one file a table: ${runTables.map(({ name }) => name).join(', ')}.
-  All tables but "runs" name their run in "run_id". Times are in UTC, durations in milliseconds, shares from 0 to 1.
+  All tables but "runs" name their run in "run_id". The GameDays become the tables ${gameDayTables.map(({ name }) => name).join(', ')},
+  which name their GameDay in "gameday_id". Times are in UTC, durations in milliseconds, shares from 0 to 1.
   Existing files of these names are replaced, each as a whole.
 
 ${optionLines(exportOptions)}
@@ -46,10 +49,13 @@ export function exportRuns(args: readonly string[], out: Output, env: Env): Prom
       throw new Misuse(`expected ${tableFormats.map((format) => `--${format} DIR`).join(', or ')}`)
     for (const { folder } of wanted) await requireOwn(folder)
     const { runs } = await storedRuns(values, { env, out })
+    const gameDays = await storedGameDays(await stateFolder(values, env), out)
     const files = await endingInOrder(async (stop) => {
       const written: TableFile[] = []
-      for (const { format, folder } of wanted)
-        written.push(...(await writeTables(folder, format, runTables, runs, stop)))
+      for (const { format, folder } of wanted) {
+        const parts = [filled(runTables, runs), filled(gameDayTables, gameDays)]
+        written.push(...(await writeTables(folder, format, parts, stop)))
+      }
       return written
     })
     const rows = files.map(({ file, rows, bytes }) => [file, rows, bytes])

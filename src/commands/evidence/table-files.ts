@@ -31,26 +31,49 @@ interface Encoder {
 /** Rows encoded in one turn of the event loop: 42 columns take about 50 ms. A row group of Parquet holds as many. */
 const ROWS_A_TURN = 1_000
 
-/**
- * Writes a file for each table to a folder, which is created if necessary. Reads the sources once, and holds few of
- * their rows. Each file appears as a whole, and no file changes unless all tables could be written. `stop`: ends the
- * writing, and leaves all files as they were. Rejects with an `UnusableInput`, or with the error of the operating system.
- */
-export async function writeTables<Source>(
-  folder: string,
-  format: TableFormat,
+/** Tables with the sources of their rows. */
+export interface FilledTables {
+  readonly tables: readonly Pick<Table<never>, 'name' | 'columns'>[]
+  /** Yields the rows of each table, source by source. */
+  rows(): AsyncIterable<readonly (readonly (readonly Cell[])[])[]>
+}
+
+/** Returns tables with their sources. The sources are read once. */
+export const filled = <Source>(
   tables: readonly Table<Source>[],
   sources: Iterable<Source> | AsyncIterable<Source>,
+): FilledTables => ({
+  tables,
+  async *rows() {
+    for await (const source of sources) yield tables.map((table) => table.rowsOf(source))
+  },
+})
+
+/**
+ * Writes a file for each table to a folder, which is created if necessary. Holds few of the rows. Each file appears as a
+ * whole, and no file changes unless all tables could be written. `stop`: ends the writing, and leaves all files as they
+ * were. Rejects with an `UnusableInput`, or with the error of the operating system.
+ */
+export async function writeTables(
+  folder: string,
+  format: TableFormat,
+  parts: readonly FilledTables[],
   stop?: Cancellation,
 ): Promise<readonly TableFile[]> {
   makeFolder(folder)
-  const drafts: Draft<Source>[] = []
+  const drafts: Draft[] = []
   try {
-    for (const table of tables) drafts.push(await Draft.open(folder, format, table))
-    for await (const source of sources) {
-      if (stop?.aborted === true)
-        throw new UnusableInput(`interrupted: no ${format} file in ${folder} was changed`)
-      for (const draft of drafts) await draft.add(source)
+    for (const part of parts) {
+      const own: Draft[] = []
+      for (const table of part.tables) {
+        own.push(await Draft.open(folder, format, table))
+        drafts.push(own.at(-1)!)
+      }
+      for await (const rows of part.rows()) {
+        if (stop?.aborted === true)
+          throw new UnusableInput(`interrupted: no ${format} file in ${folder} was changed`)
+        for (const [at, draft] of own.entries()) await draft.add(rows[at]!)
+      }
     }
     const files: TableFile[] = []
     for (const draft of drafts) files.push(await draft.end())
@@ -64,11 +87,11 @@ export async function writeTables<Source>(
 }
 
 /** A file under another name until it is complete. */
-class Draft<Source> {
+class Draft {
   readonly #file: string
   readonly #draft: string
   readonly #handle: FileHandle
-  readonly #table: Table<Source>
+  readonly #table: Pick<Table<never>, 'name'>
   readonly #encoder: Encoder
   #pending: (readonly Cell[])[] = []
   #rows = 0
@@ -77,7 +100,7 @@ class Draft<Source> {
     file: string,
     draft: string,
     handle: FileHandle,
-    table: Table<Source>,
+    table: Pick<Table<never>, 'name'>,
     encoder: Encoder,
   ) {
     this.#file = file
@@ -87,19 +110,19 @@ class Draft<Source> {
     this.#encoder = encoder
   }
 
-  static async open<Source>(
+  static async open(
     folder: string,
     format: TableFormat,
-    table: Table<Source>,
-  ): Promise<Draft<Source>> {
+    table: Pick<Table<never>, 'name' | 'columns'>,
+  ): Promise<Draft> {
     const file = join(folder, `${table.name}.${format}`)
     // Nobody else can guess the name, and so nobody can lay a link to another file there.
     const draft = `${file}.${randomBytes(6).toString('hex')}.new`
     return new Draft(file, draft, await open(draft, 'wx'), table, encoders[format](table))
   }
 
-  async add(source: Source): Promise<void> {
-    this.#pending.push(...this.#table.rowsOf(source))
+  async add(rows: readonly (readonly Cell[])[]): Promise<void> {
+    this.#pending.push(...rows)
     if (this.#pending.length >= ROWS_A_TURN) await this.#flush()
   }
 

@@ -8,10 +8,11 @@ import { after, test, type TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { analyze } from '../../../src/commands/evidence/analyze.ts'
 import { askSql, MEMORY_BYTES, requireSql, SQL_PACKAGE } from '../../../src/commands/evidence/sql.ts'
-import { writeTables } from '../../../src/commands/evidence/table-files.ts'
+import { filled, writeTables } from '../../../src/commands/evidence/table-files.ts'
 import { DELIVERY_QUERY } from '../../../src/evidence/deployments.ts'
 import { indexed } from '../../evidence/runs.ts'
 import { createTable } from '../../../src/evidence/table.ts'
+import { gameDayTables } from '../../../src/gamedays/tables.ts'
 import { runTables } from '../../../src/evidence/tables.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { tableRuns } from '../../evidence/table-runs.ts'
@@ -58,7 +59,7 @@ const json = async (...args: string[]) => {
 
 // Queries without the command: the tables are written once.
 const tables = join(folder, 'tables')
-const loaded = (await writeTables(tables, 'parquet', runTables, runs)).map(({ table, file }) => ({
+const loaded = (await writeTables(tables, 'parquet', [filled(runTables, runs)])).map(({ table, file }) => ({
   name: table,
   create: createTable(runTables.find(({ name }) => name === table)!),
   file,
@@ -143,7 +144,7 @@ test('a query answers as a table, as CSV, and as a plan', withDuckdb, async () =
 test('the tables join, and are listed and described', withDuckdb, async () => {
   assert.deepEqual(
     (await json('SHOW TABLES')).rows.map(({ name }) => name),
-    [...runTables.map(({ name }) => name), 'deployments'].sort(),
+    [...[...runTables, ...gameDayTables].map(({ name }) => name), 'deployments'].sort(),
   )
   assert.equal((await json('DESCRIBE runs')).rows.length, runTables[0]!.columns.length)
   const { rows } = await json(
@@ -549,11 +550,11 @@ test('ten thousand runs are exported and asked in bounded memory', async (t) => 
   // The writer holds few rows, so its memory does not depend on the number of runs.
   const streamed = await node([
     ...['--import', PEAK, '--input-type=module', '-e'],
-    `import { writeTables } from '${built('src/commands/evidence/table-files.js')}'
+    `import { filled, writeTables } from '${built('src/commands/evidence/table-files.js')}'
     import { runTables } from '${built('src/evidence/tables.js')}'
     import { tableRun } from '${built('test/evidence/table-runs.js')}'
     function* runs() { for (let n = 0; n < 10_000; n++) yield tableRun(n) }
-    await writeTables('${join(folder, 'streamed')}', 'parquet', runTables, runs())`,
+    await writeTables('${join(folder, 'streamed')}', 'parquet', [filled(runTables, runs())])`,
   ])
   told(t, 'tables of 10,000 runs that arrive one by one', began, streamed)
   assert.equal(streamed.code, 0, streamed.stderr)

@@ -5,14 +5,16 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet'
 import { exportRuns } from '../../../src/commands/evidence/export.ts'
-import { writeTables } from '../../../src/commands/evidence/table-files.ts'
+import { filled, writeTables } from '../../../src/commands/evidence/table-files.ts'
 import { csvRows } from '../../../src/evidence/csv.ts'
-import { type Cell, type Column, createTable, type Table, written } from '../../../src/evidence/table.ts'
+import { type Cell, type Column, createTable, written } from '../../../src/evidence/table.ts'
 import { runTables } from '../../../src/evidence/tables.ts'
 import { indexed } from '../../evidence/runs.ts'
-import type { RunSummary } from '../../../src/evidence/summary.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { tableRun, tableRuns } from '../../evidence/table-runs.ts'
+import { GameDayStore } from '../../../src/gamedays/store.ts'
+import { gameDayTables } from '../../../src/gamedays/tables.ts'
+import { tableGameDays } from '../../gamedays/table-gamedays.ts'
 import { withDuckdb } from '../../support/duckdb.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-export-'))
@@ -23,6 +25,8 @@ const runs = tableRuns(1_203)
 const state = join(folder, 'state')
 await mkdir(state)
 await indexed(state, runs)
+const store = await GameDayStore.open(state)
+for (const record of tableGameDays) await store.write(record)
 
 async function run(...args: string[]) {
   const lines: string[] = []
@@ -32,7 +36,11 @@ async function run(...args: string[]) {
   return { code, lines, errors }
 }
 
-const rowsOf = (table: Table<RunSummary>) => runs.flatMap((one) => table.rowsOf(one))
+/** All tables with the rows that an export must hold. */
+const tables = [
+  ...runTables.map((table) => ({ ...table, rows: runs.flatMap((run) => table.rowsOf(run)) })),
+  ...gameDayTables.map((table) => ({ ...table, rows: tableGameDays.flatMap((day) => table.rowsOf(day)) })),
+]
 
 /** Exports once, for several tests. */
 const exported = run(
@@ -45,11 +53,11 @@ const exported = run(
 test('an export lists its files, and leaves no drafts', async () => {
   const { code, lines, errors } = await exported
   assert.deepEqual([code, errors], [0, []])
-  assert.equal(lines.length, 1 + 3 * runTables.length)
+  assert.equal(lines.length, 1 + 3 * tables.length)
   for (const format of ['parquet', 'jsonl', 'csv'])
     assert.deepEqual(
       (await readdir(join(folder, format))).sort(),
-      runTables.map(({ name }) => `${name}.${format}`).sort(),
+      tables.map(({ name }) => `${name}.${format}`).sort(),
     )
 })
 
@@ -71,7 +79,7 @@ test('hyparquet reads the types, nulls and values that were written', async () =
         : type === 'time'
           ? new Date(cell)
           : cell
-  for (const table of runTables) {
+  for (const table of tables) {
     const file = await asyncBufferFromFile(join(folder, 'parquet', `${table.name}.parquet`))
     const metadata = await parquetMetadataAsync(file)
     assert.deepEqual(
@@ -87,7 +95,7 @@ test('hyparquet reads the types, nulls and values that were written', async () =
       { key: 'breakwater.schema', value: '1' },
     ])
     assert.ok(metadata.row_groups.every(({ columns }) => columns[0]?.meta_data?.codec === 'SNAPPY'))
-    const rows = rowsOf(table)
+    const { rows } = table
     const read = await parquetReadObjects({ file })
     assert.equal(read.length, rows.length)
     read.forEach((row, n) =>
@@ -103,7 +111,7 @@ test('DuckDB reads the same tables from Parquet, JSON Lines and CSV', withDuckdb
   await exported
   const { DuckDBInstance } = await import('@duckdb/node-api')
   const connection = await (await DuckDBInstance.create(':memory:')).connect()
-  for (const table of runTables) {
+  for (const table of tables) {
     await connection.run(createTable(table))
     const file = (format: string) => join(folder, format, `${table.name}.${format}`)
     await connection.run(`INSERT INTO ${table.name} SELECT * FROM read_parquet('${file('parquet')}')`)
@@ -115,7 +123,7 @@ test('DuckDB reads the same tables from Parquet, JSON Lines and CSV', withDuckdb
     const read = await connection.runAndReadAll(`SELECT ${names} FROM ${table.name}`)
     assert.deepEqual(
       read.getRowsJS(),
-      rowsOf(table).map((row) =>
+      table.rows.map((row) =>
         row.map((cell, at) => {
           if (typeof cell !== 'number') return cell
           const { type } = table.columns[at]!
@@ -134,7 +142,7 @@ test('DuckDB reads the same tables from Parquet, JSON Lines and CSV', withDuckdb
       const [[total]] = (await connection.runAndReadAll(`SELECT count(*) FROM ${from}`)).getRows() as [
         [bigint],
       ]
-      assert.deepEqual([count, Number(total)], [0n, rowsOf(table).length], from)
+      assert.deepEqual([count, Number(total)], [0n, table.rows.length], from)
     }
   }
   connection.closeSync()
@@ -151,8 +159,8 @@ const duckdbTypes = {
 
 test('JSON Lines and CSV hold the cells as written', async () => {
   await exported
-  for (const table of runTables) {
-    const rows = rowsOf(table).map((row) => row.map((cell, at) => written(cell, table.columns[at]!)))
+  for (const table of tables) {
+    const rows = table.rows.map((row) => row.map((cell, at) => written(cell, table.columns[at]!)))
     const lines = (await readFile(join(folder, 'jsonl', `${table.name}.jsonl`), 'utf8')).trimEnd().split('\n')
     assert.deepEqual(
       lines.map((line) => Object.values<unknown>(JSON.parse(line) as Record<string, unknown>)),
@@ -172,7 +180,8 @@ test('JSON Lines and CSV hold the cells as written', async () => {
 
 test('an index without runs gives files without rows', async () => {
   const empty = join(folder, 'empty')
-  for (const format of ['parquet', 'jsonl', 'csv'] as const) await writeTables(empty, format, runTables, [])
+  for (const format of ['parquet', 'jsonl', 'csv'] as const)
+    await writeTables(empty, format, [filled(runTables, [])])
   const file = await asyncBufferFromFile(join(empty, 'runs.parquet'))
   assert.deepEqual(await parquetReadObjects({ file }), [])
   assert.equal((await parquetMetadataAsync(file)).schema.length, 1 + runTables[0]!.columns.length)
@@ -182,13 +191,15 @@ test('an index without runs gives files without rows', async () => {
 
 test('an export that fails changes no file', async () => {
   const kept = join(folder, 'kept')
-  await writeTables(kept, 'jsonl', runTables, [tableRun(0)])
+  await writeTables(kept, 'jsonl', [filled(runTables, [tableRun(0)])])
   const before = await readFile(join(kept, 'runs.jsonl'), 'utf8')
   function* failing() {
     for (let n = 1; n < 3_000; n++) yield tableRun(n)
     throw new Error('the index is broken')
   }
-  await assert.rejects(writeTables(kept, 'jsonl', runTables, failing()), { message: 'the index is broken' })
+  await assert.rejects(writeTables(kept, 'jsonl', [filled(runTables, failing())]), {
+    message: 'the index is broken',
+  })
   assert.equal(await readFile(join(kept, 'runs.jsonl'), 'utf8'), before)
   assert.equal((await readdir(kept)).length, runTables.length)
 })
@@ -216,7 +227,10 @@ test('an export that meets a folder, or is interrupted, changes no file', async 
   const taken = join(folder, 'taken')
   await mkdir(join(taken, 'claims.csv'), { recursive: true })
   await writeFile(join(taken, 'runs.csv'), 'old')
-  await assert.rejects(writeTables(taken, 'csv', runTables, [tableRun(0)]), /claims.csv: it is a folder/)
+  await assert.rejects(
+    writeTables(taken, 'csv', [filled(runTables, [tableRun(0)])]),
+    /claims.csv: it is a folder/,
+  )
   await rm(join(taken, 'claims.csv'), { recursive: true })
   const stop = new Cancellation()
   function* interrupted() {
@@ -224,7 +238,10 @@ test('an export that meets a folder, or is interrupted, changes no file', async 
     stop.abort('signal')
     yield tableRun(1)
   }
-  await assert.rejects(writeTables(taken, 'csv', runTables, interrupted(), stop), /interrupted: no csv file/)
+  await assert.rejects(
+    writeTables(taken, 'csv', [filled(runTables, interrupted())], stop),
+    /interrupted: no csv file/,
+  )
   assert.deepEqual(await readdir(taken), ['runs.csv'])
   assert.equal(await readFile(join(taken, 'runs.csv'), 'utf8'), 'old')
 })
