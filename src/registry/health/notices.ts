@@ -4,12 +4,34 @@ import { version } from '../../protocol/identity.ts'
 import { roundedDuration } from '../../units/duration.ts'
 import type { Incident, NoticeEvent } from './incidents.ts'
 
+/** A message to a webhook. */
+export type Notice = IncidentNotice | Announcement
+
 /** An event of an incident, with the incident as of the event. */
-export interface Notice {
+export interface IncidentNotice {
   readonly event: NoticeEvent
   readonly incident: Incident
   /** `gateway.environment`. */
   readonly environment: string
+}
+
+/** News of planned work, such as a GameDay. An announcement pages nobody. */
+export interface Announcement {
+  /** The same for each notice of the same news, so that a receiver can drop duplicates. */
+  readonly id: string
+  /** Such as `gameday.paused`. */
+  readonly event: string
+  /** The emoji of Slack in front of the words. */
+  readonly mark: string
+  /** One line. */
+  readonly words: string
+  readonly source: string
+  /** Milliseconds since the epoch. */
+  readonly at: number
+  /** `gateway.environment`. */
+  readonly environment: string
+  /** The facts for programs, by the name of their kind, such as `{ gameDay: … }`. */
+  readonly facts: Readonly<Record<string, object>>
 }
 
 /** One request to a webhook. */
@@ -28,14 +50,13 @@ export function receiverOf(webhook: WebhookConfig): string {
   return configHash(type === 'pagerduty' ? [type, url, webhook.routingKey] : [type, url])
 }
 
-/** Returns the request of a notice in the format of the webhook's type. */
-export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest {
-  const { incident, event } = notice
+/** Returns the request of a notice in the format of the webhook's type; undefined where `pagesPeople`. */
+export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest | undefined {
   const headers = {
     'content-type': 'application/json',
     'user-agent': `breakwater/${version}`,
     // The same at each retry, so a receiver can drop duplicates.
-    'idempotency-key': `${incident.id}:${event}`,
+    'idempotency-key': keyOf(notice),
   }
   switch (webhook.type) {
     case 'json':
@@ -46,13 +67,34 @@ export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest
       }
     case 'slack':
       return { url: webhook.url, headers, body: JSON.stringify({ text: slackText(notice) }) }
-    case 'pagerduty':
-      return {
-        url: webhook.url,
-        headers,
-        body: JSON.stringify({ routing_key: webhook.routingKey, ...pagerDutyEvent(notice) }),
-      }
+    case 'pagerduty': {
+      const url = isAnnouncement(notice) ? changeUrlOf(webhook.url) : webhook.url
+      const event = isAnnouncement(notice) ? pagerDutyChange(notice) : pagerDutyEvent(notice)
+      if (url === undefined) return undefined
+      return { url, headers, body: JSON.stringify({ routing_key: webhook.routingKey, ...event }) }
+    }
   }
+}
+
+export const isAnnouncement = (notice: Notice): notice is Announcement => 'facts' in notice
+
+/** Returns the identity of a notice, the same at each retry. */
+export const keyOf = (notice: Notice): string =>
+  isAnnouncement(notice) ? notice.id : `${notice.incident.id}:${notice.event}`
+
+/** Whether each message to the webhook pages people, so that the webhook can take no announcement. */
+export const pagesPeople = (webhook: WebhookConfig): boolean =>
+  webhook.type === 'pagerduty' && changeUrlOf(webhook.url) === undefined
+
+/**
+ * Returns the URL for change events of PagerDuty, which take the same key and page nobody. Undefined for another URL
+ * than that of the Events API v2, such as that of a relay.
+ */
+function changeUrlOf(url: string): string | undefined {
+  const parsed = new URL(url)
+  if (!parsed.pathname.endsWith('/v2/enqueue')) return undefined
+  parsed.pathname = parsed.pathname.replace(/enqueue$/, 'change/enqueue')
+  return parsed.href
 }
 
 const iso = (ms: number) => new Date(ms).toISOString()
@@ -94,16 +136,17 @@ export const timeToDetect = ({ startedAt, detectedAt, detectedAfterMs }: Inciden
 export const timeToRecover = ({ startedAt, endedAt, end, recoveredAfterMs }: Incident): number | undefined =>
   endedAt === undefined || end !== 'recovered' ? undefined : lapse(recoveredAfterMs, startedAt, endedAt)
 
-function nameOf({ event, incident }: Notice): string {
+function nameOf({ event, incident }: IncidentNotice): string {
   return `incident.${event === 'closed' && incident.end === 'recovered' ? 'recovered' : event}`
 }
 
 function jsonOf(notice: Notice) {
+  if (isAnnouncement(notice)) return { event: notice.event, environment: notice.environment, ...notice.facts }
   return { event: nameOf(notice), environment: notice.environment, incident: shown(notice.incident) }
 }
 
 /** Returns a line with event, server and reason. */
-function inShort({ event, incident, environment }: Notice): string {
+function inShort({ event, incident, environment }: IncidentNotice): string {
   const { server, reason, message, startedAt, detectedAt, escalatedAt, escalatedAfterMs } = incident
   const where = `MCP server ${server} (${environment})`
   const age = () => roundedDuration(lapse(escalatedAfterMs, startedAt, escalatedAt ?? detectedAt))
@@ -134,15 +177,23 @@ function howEnded(incident: Incident): string {
 
 /** Escapes Slack's special characters, so text of servers makes no links and mentions nobody. */
 function slackText(notice: Notice): string {
-  const mark = { opened: ':red_circle:', escalated: ':rotating_light:', closed: ':large_green_circle:' }
-  const words = inShort(notice).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
-  return `${mark[notice.event]} ${words}`
+  const marks = { opened: ':red_circle:', escalated: ':rotating_light:', closed: ':large_green_circle:' }
+  const [mark, words] = isAnnouncement(notice)
+    ? [notice.mark, notice.words]
+    : [marks[notice.event], inShort(notice)]
+  return `${mark} ${words.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')}`
 }
 
 /** Longest summary that PagerDuty takes, in characters. */
 const LONGEST_SUMMARY = 1_024
 
-function pagerDutyEvent(notice: Notice) {
+function pagerDutyChange({ words, source, at, facts }: Announcement) {
+  return {
+    payload: { summary: words.slice(0, LONGEST_SUMMARY), source, timestamp: iso(at), custom_details: facts },
+  }
+}
+
+function pagerDutyEvent(notice: IncidentNotice) {
   const { event, incident, environment } = notice
   // PagerDuty matches events of the same incident by this key.
   const dedup_key = `breakwater:${incident.id}`

@@ -5,7 +5,7 @@ import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { retryAfter } from '../../upstreams/http/http-status.ts'
-import { type Notice, receiverOf, requestOf } from './notices.ts'
+import { type Notice, type NoticeRequest, receiverOf, requestOf } from './notices.ts'
 
 /** The result of a try; after `retried` another try follows. */
 export type NoticeResult = 'delivered' | 'retried' | 'failed' | 'dropped'
@@ -169,8 +169,13 @@ class Lane {
       this.#tell(waiting, 'dropped', 'another receiver was told of the incident')
       return { result: 'dropped' }
     }
+    const wanted = requestOf(this.#webhook, waiting.notice)
+    if (wanted === undefined) {
+      this.#tell(waiting, 'dropped', 'the webhook pages people, and the notice must page nobody')
+      return { result: 'dropped' }
+    }
     waiting.tries++
-    const { status, why, askedMs } = await this.#post(waiting.notice)
+    const { status, why, askedMs } = await this.#post(wanted)
     if (this.#over.signal.aborted) return { result: 'dropped' }
     const isTaken = status !== undefined && status >= 200 && status < 300
     const mayPass = status === undefined || status >= 500 || status === 408 || status === 429
@@ -181,16 +186,17 @@ class Lane {
   }
 
   /** Sends a request. Never rejects. */
-  async #post(
-    notice: Notice,
-  ): Promise<{ readonly status?: number; readonly why: string; readonly askedMs?: Millis }> {
+  async #post({
+    url,
+    headers,
+    body,
+  }: NoticeRequest): Promise<{ readonly status?: number; readonly why: string; readonly askedMs?: Millis }> {
     const { clock } = this.#parts
     const limit = new AbortController()
     const abort = () => limit.abort()
     const cancel = clock.after(TRY_MS, abort)
     this.#over.signal.addEventListener('abort', abort, { once: true })
     try {
-      const { url, headers, body } = requestOf(this.#webhook, notice)
       const { href, authorization } = withoutUser(url)
       const reply = await request(href, {
         method: 'POST',

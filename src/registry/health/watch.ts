@@ -5,7 +5,7 @@ import type { Log } from '../../telemetry/log.ts'
 import type { Metrics } from '../../telemetry/metrics.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { type Incident, Incidents, type NoticeEvent, noticeEvents } from './incidents.ts'
-import { timeToDetect, timeToRecover } from './notices.ts'
+import { type Announcement, isAnnouncement, keyOf, timeToDetect, timeToRecover } from './notices.ts'
 import { Notifier, type NoticeOutcome } from './notifier.ts'
 import { failureReasons, type Probe, type ProbeFailure, probeSteps } from './probe.ts'
 import type { ProbeResult, ServerHealth } from './server-health.ts'
@@ -68,8 +68,10 @@ export class HealthWatch {
     this.#notifier = new Notifier({
       clock,
       random,
-      mayTell: (webhook, receiver, { event, incident: { id } }) =>
-        event !== 'closed' || this.#wasTold(this.incidents.get(id), webhook, receiver),
+      mayTell: (webhook, receiver, notice) =>
+        isAnnouncement(notice) ||
+        notice.event !== 'closed' ||
+        this.#wasTold(this.incidents.get(notice.incident.id), webhook, receiver),
       onOutcome: (outcome) => this.#noted(outcome),
     })
   }
@@ -155,7 +157,15 @@ export class HealthWatch {
     return reasons.includes('process_exit') || this.incidents.list().some(isRecent)
   }
 
-  /** Aborts notices, and writes all incidents. The next process sends the remaining notices. */
+  /**
+   * Tells a webhook of planned work. Nothing is kept: the news is lost if the process ends before the webhook takes
+   * the news. Does nothing for an unknown webhook.
+   */
+  announce(webhook: string, news: Announcement): void {
+    this.#notifier.send(webhook, news)
+  }
+
+  /** Aborts notices, and writes all incidents. The next process sends the remaining notices of incidents. */
   async close(): Promise<void> {
     for (const cancel of this.#escalations.values()) cancel()
     await this.#notifier.close()
@@ -310,11 +320,12 @@ export class HealthWatch {
   #noted({ webhook, receiver, notice, result, why, tries }: NoticeOutcome): void {
     const { log, metrics } = this.#parts
     metrics.notices.inc({ webhook, result })
-    const line = { webhook, incident: notice.incident.id, event: notice.event, why, tries }
+    const about = isAnnouncement(notice) ? { notice: keyOf(notice) } : { incident: notice.incident.id }
+    const line = { webhook, ...about, event: notice.event, why, tries }
     if (result === 'delivered') log.info(line, 'notice delivered')
     else if (result === 'retried') log.warn(line, 'notice not delivered: trying again')
     else log.error(line, 'notice not delivered')
-    if (result === 'retried') return
+    if (result === 'retried' || isAnnouncement(notice)) return
     const incident = this.incidents.get(notice.incident.id)
     if (incident === undefined) return
     const before = incident.notices

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { health as schema } from '../../../src/config/schema/health-schema.ts'
 import type { Incident } from '../../../src/registry/health/incidents.ts'
-import type { Notice } from '../../../src/registry/health/notices.ts'
+import { type Announcement, type Notice, pagesPeople } from '../../../src/registry/health/notices.ts'
 import { Notifier, type NoticeOutcome } from '../../../src/registry/health/notifier.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { until } from '../../support/until.ts'
@@ -31,6 +31,17 @@ const closed: Notice = {
   event: 'closed',
   incident: { ...incident, endedAt: at + 60_000, end: 'recovered' },
   environment: 'staging',
+}
+
+const news: Announcement = {
+  id: 'gd-1:begun:0',
+  event: 'gameday.begun',
+  mark: ':construction:',
+  words: 'GameDay friday, "<!channel> & more" (staging), has begun',
+  source: 'breakwater staging',
+  at,
+  environment: 'staging',
+  facts: { gameDay: { id: 'gd-1', title: '<!channel> & more' } },
 }
 
 function notifying(t: TestContext, webhooks: readonly object[]) {
@@ -224,6 +235,59 @@ test('PagerDuty gets triggers and one resolve with the same key', async (t) => {
       ['R0UT1NGKEY', 'trigger', 'breakwater:an-id', 'critical', 'search'],
       ['R0UT1NGKEY', 'resolve', 'breakwater:an-id', undefined, undefined],
     ],
+  )
+})
+
+test('news of planned work reaches JSON and Slack with retries, and mentions nobody', async (t) => {
+  const receiver = await startReceiver(t, [500])
+  const { clock, notifier, told, results } = notifying(t, [
+    { type: 'json', url: receiver.url },
+    { type: 'slack', url: receiver.url },
+  ])
+  notifier.send('json', news)
+  await told(1)
+  await clock.advance(1_000)
+  await told(2)
+  notifier.send('slack', news)
+  await told(3)
+  assert.deepEqual(results(), ['retried', 'delivered', 'delivered'])
+  const [, json, slack] = receiver.received
+  assert.deepEqual(json?.body, {
+    event: 'gameday.begun',
+    environment: 'staging',
+    gameDay: { id: 'gd-1', title: '<!channel> & more' },
+  })
+  assert.equal(json.headers['idempotency-key'], 'gd-1:begun:0')
+  assert.equal(
+    slack?.body.text,
+    ':construction: GameDay friday, "&lt;!channel&gt; &amp; more" (staging), has begun',
+  )
+})
+
+test('PagerDuty gets news as a change event, which pages nobody, and a relay of alerts gets none', async (t) => {
+  const receiver = await startReceiver(t)
+  const { origin } = new URL(receiver.url)
+  const given = [
+    { type: 'pagerduty', name: 'direct', url: `${origin}/v2/enqueue`, routingKey: 'KEY' },
+    { type: 'pagerduty', name: 'relay', url: `${origin}/relay`, routingKey: 'KEY' },
+  ]
+  const { notifier, told, outcomes } = notifying(t, given)
+  const { webhooks } = schema.parse({ webhooks: given })
+  assert.deepEqual(webhooks.map(pagesPeople), [false, true])
+  notifier.send('direct', news)
+  await told(1)
+  notifier.send('relay', news)
+  await told(2)
+  assert.deepEqual(
+    outcomes.map(({ result }) => result),
+    ['delivered', 'dropped'],
+  )
+  const [{ path, body }, ...others] = receiver.received as [(typeof receiver.received)[0]]
+  assert.equal(others.length, 0)
+  assert.equal(path, '/v2/change/enqueue')
+  assert.deepEqual(
+    [body.routing_key, body.event_action, body.payload?.summary],
+    ['KEY', undefined, news.words],
   )
 })
 

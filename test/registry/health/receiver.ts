@@ -11,7 +11,7 @@ interface Body {
   readonly routing_key?: string
   readonly event_action?: string
   readonly dedup_key?: string
-  readonly payload?: { readonly severity: string; readonly source: string }
+  readonly payload?: { readonly severity?: string; readonly source: string; readonly summary: string }
 }
 
 /** A request and its time on the receiver's clock. */
