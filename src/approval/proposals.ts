@@ -25,6 +25,9 @@ const MAX_OF_AGENT = 8
 /** Limit for new proposals of one agent within an hour. */
 const MAX_PROPOSED = 60
 
+/** The missing permission of a run: none, a person's approval, or none that would help without another spec. */
+export type Needs = 'nothing' | 'approval' | 'change'
+
 export interface Proposal extends RunHashes {
   readonly id: string
   readonly by: string
@@ -97,25 +100,12 @@ export class Proposals {
     agent: Agent,
     { spec, firstStage, why }: { readonly spec: Spec; readonly firstStage: number; readonly why: string },
   ): Promise<{ readonly ok: true; readonly proposal: Proposal } | Refusal> {
-    const { runs, book, hasher, envelopes } = this.#parts
+    const { book } = this.#parts
     const by = agent.name
     if (!agent.mayWrite) return book.refuse(by, 'propose_run', readOnly(agent))
-    const problem =
-      unfitIn(spec) ??
-      (hasher.hidesPartOf(spec)
-        ? 'the spec has values of headers, which no signer is shown: only a person may run such an experiment'
-        : undefined)
+    const problem = this.#unfit(spec)
     if (problem !== undefined) return book.refuse(by, 'propose_run', refusal('invalid', problem))
-    const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
-    const { hit, sealed, ...hashes } = hasher.of(spec, firstStage, plan)
-    const { state, exceeded, refused } = envelopes.nearest({
-      by,
-      spec,
-      firstStage,
-      hit,
-      targets: plan.targets,
-    })
-    const envelope = state?.envelope.id
+    const { plan, hit, sealed, hashes, envelope, exceeded, refused } = this.#examine(by, spec, firstStage)
     const known = this.list.find(
       (one) =>
         one.by === by &&
@@ -164,6 +154,39 @@ export class Proposals {
     this.#leave(MAX_OF_AGENT - 1, by, ({ started }) => started === undefined)
     this.#open.set(id, proposal)
     return { ok: true, proposal }
+  }
+
+  /** Returns what a run of the agent would need now, as `propose_run` does. Keeps nothing. */
+  preview(by: string, spec: Spec): { readonly needs: Needs; readonly plan: Plan } {
+    const { plan, envelope } = this.#examine(by, spec, 0)
+    const problem = this.#unfit(spec)
+    const refusals = problem === undefined ? plan.refusals : [problem, ...plan.refusals]
+    const needs = refusals.length > 0 ? 'change' : envelope === undefined ? 'approval' : 'nothing'
+    return { needs, plan: { ...plan, refusals } }
+  }
+
+  /** Returns the reason that no agent may propose a spec. Undefined: an agent may propose the spec. */
+  #unfit(spec: Spec): string | undefined {
+    return (
+      unfitIn(spec) ??
+      (this.#parts.hasher.hidesPartOf(spec)
+        ? 'the spec has values of headers, which no signer is shown: only a person may run such an experiment'
+        : undefined)
+    )
+  }
+
+  #examine(by: string, spec: Spec, firstStage: number) {
+    const { runs, hasher, envelopes } = this.#parts
+    const plan = runs.plan(spec, { by, approvedBy: undefined, firstStage })
+    const { hit, sealed, ...hashes } = hasher.of(spec, firstStage, plan)
+    const { state, exceeded, refused } = envelopes.nearest({
+      by,
+      spec,
+      firstStage,
+      hit,
+      targets: plan.targets,
+    })
+    return { plan, hit, sealed, hashes, envelope: state?.envelope.id, exceeded, refused }
   }
 
   /** Attaches a person's signed approval to the proposal. The run begins when the agent starts the run. */
@@ -219,7 +242,7 @@ export const notOpen = (id: string, more: { readonly see?: string } = {}): Refus
 /** Pattern of a run id. */
 const RUN_ID = /^[0-9a-z]{6,12}-[0-9a-f]{8}$/
 
-/** Returns the reason that no agent may propose a spec. Undefined: an agent may propose the spec. */
+/** Returns a reason against the spec of an agent, besides its secrets; undefined without a reason. */
 function unfitIn({ name, faults }: Spec): string | undefined {
   if (RUN_ID.test(name)) return `the name ${name} looks like the id of a run: choose another name`
   // The counts of a fault that matches headers would reveal the headers of other agents.

@@ -19,10 +19,20 @@ export type Begun =
   | { readonly ok: true; readonly run: RunRecord }
   /** `isBusy`: another run occupies the gateway, so a later try may succeed. */
   | { readonly ok: false; readonly refusals: readonly string[]; readonly isBusy: boolean }
+  /** Nothing began, because somebody must permit the run first. */
+  | { readonly ok: false; readonly waits: Waiting }
+
+/** A run that needs a permission before its begin. */
+export interface Waiting {
+  /** The reason, and the way to permit the run. */
+  readonly note: string
+  /** Whether another `begin` may have another result. Called once a second, so cheap. */
+  readonly isReady: () => boolean
+}
 
 /** The runs of the gateway, as a GameDay needs them. */
 export interface StepRuns {
-  /** Begins a run, or requests the approval of a run. Never rejects. */
+  /** Begins a run, or requests the approval of a run; also called again for a run that waits. Never rejects. */
   begin(spec: Spec): Promise<Begun>
   /** Ends a run and clears its faults at once. Does nothing for a run that is over. */
   stop(run: Pick<RunRecord, 'id' | 'name'>, by: string, why: string): void
@@ -67,6 +77,8 @@ export class GameDay {
   /** The rest of the pause before the next experiment; undefined: all of it. */
   #leftMs: Millis | undefined
   #looking: Cancel | undefined
+  /** Set while the experiment under way waits without a run. */
+  #waiting: Waiting | undefined
   /** Grows with each start and interruption, so that a late answer of `begin` is known as late. */
   #turn = 0
 
@@ -227,11 +239,20 @@ export class GameDay {
     const { runs, plan, clock } = this.#parts
     const turn = ++this.#turn
     this.#leftMs = 0
-    this.#step(step.name, { state: 'waiting', note: 'it is about to begin' })
+    this.#waiting = undefined
+    if (step.state !== 'waits for approval')
+      this.#step(step.name, { state: 'waiting', note: 'it is about to begin' })
     const begun = await runs.begin(specOf(plan, this.#planOf(step)))
     if (turn !== this.#turn) {
       // A pause, a skip or the end came first.
       if (begun.ok) runs.stop(begun.run, GATEWAY, 'the GameDay was interrupted while the run began')
+      return
+    }
+    if ('waits' in begun) {
+      const { note } = (this.#waiting = begun.waits)
+      if (this.#underWay?.note === note) return
+      this.#step(step.name, { state: 'waits for approval', note })
+      this.#note(step.name, note)
       return
     }
     if (!begun.ok) {
@@ -260,7 +281,8 @@ export class GameDay {
       const why = this.#parts.stopReason()
       if (why !== undefined) return this.#end('stopped', why)
       const step = this.#underWay
-      if (step?.state === 'waits for approval') {
+      if (step?.state === 'waits for approval' && this.#waiting?.isReady() === true) void this.#start(step)
+      else if (step?.state === 'waits for approval') {
         const run = this.#parts.runs.get(step.name)
         if (run?.id === step.runs.at(-1) && run?.state === 'running')
           this.#step(step.name, { state: 'running', note: '', beganAt: this.#parts.clock.wall() })
@@ -272,6 +294,7 @@ export class GameDay {
   /** Stops timers and the current run. The experiment begins anew later. */
   #interrupt(by: string, why: string): void {
     this.#turn++
+    this.#waiting = undefined
     const { clock, runs } = this.#parts
     if (this.#record.state !== 'running') this.#looking?.()
     if (this.#timer !== undefined) {

@@ -38,7 +38,7 @@ export interface GameDaysParts {
 }
 
 /** The person or agent that begins a GameDay. Each run of an agent needs an envelope or a signed approval. */
-export type Requester = Pick<GameDayRecord, 'by' | 'isOfAgent'>
+export type Requester = Pick<GameDayRecord, 'by' | 'isOfAgent' | 'key'>
 
 export type Started =
   | { readonly ok: true; readonly gameDay: GameDayRecord }
@@ -83,7 +83,7 @@ export class GameDays {
   }
 
   /** Begins a GameDay. The gateway continues it, whether its requester stays or not. */
-  async start(plan: GameDayPlan, { by, isOfAgent }: Requester): Promise<Started> {
+  async start(plan: GameDayPlan, { by, isOfAgent, key }: Requester): Promise<Started> {
     const { clock, environment, withoutSecrets } = this.#parts
     const refusals = this.refusals(plan)
     if (refusals.length > 0) return { ok: false, refusals }
@@ -97,6 +97,7 @@ export class GameDays {
       environment,
       by,
       isOfAgent,
+      key,
       state: 'running',
       reason: 'it runs',
       startedAt: clock.wall(),

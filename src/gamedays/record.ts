@@ -83,6 +83,8 @@ export interface GameDayRecord {
   readonly environment: string
   readonly by: string
   readonly isOfAgent: boolean
+  /** The agent's key for the start; undefined for a person's GameDay. */
+  readonly key?: string | undefined
   readonly state: GameDayState
   /** Why the GameDay is in this state. */
   readonly reason: string
