@@ -3,7 +3,7 @@ import type { GuardedExperiments, Survey } from '../experiments/guarded/guarded.
 import type { RunRecord } from '../experiments/guarded/record.ts'
 import { loadSchema } from '../experiments/guarded/spec.ts'
 import type { Begun, StepRuns } from '../gamedays/gameday.ts'
-import { GameDays } from '../gamedays/gamedays.ts'
+import { GameDays, type Requester } from '../gamedays/gamedays.ts'
 import { gameDayPlan, type GameDayPlan } from '../gamedays/plan.ts'
 import { type GameDayRecord, isGameDayOver } from '../gamedays/record.ts'
 import { isWithin } from '../gamedays/stop-conditions.ts'
@@ -14,9 +14,11 @@ import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import { rejectionsIn } from '../mesh/record.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { Incidents } from '../registry/health/incidents.ts'
+import { pagesPeople } from '../registry/health/notices.ts'
+import type { HealthWatch } from '../registry/health/watch.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { CallListener } from './generation.ts'
+import { newsOf } from './gameday-notices.ts'
 import type { GatewayRunIndex } from './guarded/run-index.ts'
 import { experimentSpec } from './guarded/spec.ts'
 
@@ -32,7 +34,7 @@ export interface GatewayGameDaysParts {
   /** Takes each GameDay that is over; undefined without an index of runs. */
   readonly index: Pick<GatewayRunIndex, 'has' | 'addGameDay'> | undefined
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
-  readonly incidents: Pick<Incidents, 'open'>
+  readonly health: Pick<HealthWatch, 'incidents' | 'announce'>
   /** Recompiles the config in force. */
   readonly refresh: () => void
   readonly stateDir: string | undefined
@@ -43,7 +45,7 @@ export interface GatewayGameDaysParts {
 
 /** Creates the GameDays of the gateway. A GameDay that was under way when the last process ended is paused. */
 export async function openGameDays(parts: GatewayGameDaysParts): Promise<GameDays> {
-  const { clock, log, guarded, live, incidents, refresh, stateDir, environment } = parts
+  const { clock, log, live, health, refresh, stateDir, environment } = parts
   const opened = await open(parts)
   if ('problem' in opened && stateDir !== undefined)
     log.warn({ stateDir, problem: opened.problem }, 'GameDays are off: their records cannot be written')
@@ -51,15 +53,16 @@ export async function openGameDays(parts: GatewayGameDaysParts): Promise<GameDay
     clock,
     environment,
     store: 'problem' in opened ? opened : opened.store,
-    runsOf: (plan, requester) => runsOf(plan, requester, guarded),
+    runsOf: (plan, requester) => runsOf(plan, requester, parts),
     refusals: (plan) => refusalsOf(plan, { live, environment }),
     withoutSecrets,
-    incidents: () => incidents.open,
+    incidents: () => health.incidents.open,
     refresh,
     onState(record) {
       const { id, plan, state, reason } = record
       log.warn({ gameDay: plan.name, id, state, reason }, 'GameDay')
       if (isGameDayOver(record)) void addToIndex(record, parts)
+      tellWebhook(record, parts)
     },
     onProblem: ({ id }, problem) =>
       log.error({ id, problem }, 'the record of a GameDay could not be written'),
@@ -107,6 +110,15 @@ async function open({
   }
 }
 
+/** Tells the webhook of a GameDay the state of the GameDay. */
+export function tellWebhook(
+  record: GameDayRecord,
+  { clock, health }: Pick<GatewayGameDaysParts, 'clock' | 'health'>,
+): void {
+  const { webhook } = record.plan.communication
+  if (webhook !== undefined) health.announce(webhook, newsOf(record, clock.wall()))
+}
+
 /** Returns the listeners that count calls of servers outside of the scope; empty unless a GameDay has such limits. */
 export function listenersOf(gameDays: GameDays): readonly CallListener[] {
   if (!gameDays.hearsCalls) return []
@@ -133,19 +145,24 @@ function refusalsOf(
     refusals.push(
       `scope.environment is ${scope.environment}, and gateway.environment was ${environment} when the gateway started`,
     )
-  if (webhook !== undefined && !health.webhooks.some(({ name }) => name === webhook))
-    refusals.push(`communication.webhook: health.webhooks has no webhook "${webhook}"`)
+  if (webhook === undefined) return refusals
+  const found = health.webhooks.find(({ name }) => name === webhook)
+  if (found === undefined) refusals.push(`communication.webhook: health.webhooks has no webhook "${webhook}"`)
+  else if (pagesPeople(found))
+    refusals.push(
+      `communication.webhook: ${webhook} pages people: a webhook of type pagerduty takes news only if its URL ends in /v2/enqueue, so that the gateway knows the URL of change events`,
+    )
   return refusals
 }
 
 /** Returns the runs that a person begins. The targets of each run have to be in the scope of the GameDay. */
 function runsOf(
-  { scope }: GameDayPlan,
-  { by }: Pick<GameDayRecord, 'by'>,
-  guarded: GuardedExperiments,
+  plan: GameDayPlan,
+  { by }: Requester,
+  { guarded }: Pick<GatewayGameDaysParts, 'guarded'>,
 ): StepRuns {
-  const isInScope = isWithin(scope)
-  const outside = ({ targets }: Survey) =>
+  const isInScope = isWithin(plan.scope)
+  const outside = ({ targets }: Pick<Survey, 'targets'>) =>
     targets.servers.flatMap(({ name }) =>
       isInScope(name) ? [] : [`the server ${name} is outside of the scope of the GameDay`],
     )

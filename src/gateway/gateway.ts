@@ -44,7 +44,7 @@ import type { ControlMcp } from './control-mcp/control-mcp.ts'
 import { RecentTraffic } from '../control/mcp/traffic.ts'
 import { Trust } from '../approval/trust.ts'
 import { createEvents } from './events.ts'
-import { listenersOf, openGameDays } from './gamedays.ts'
+import { listenersOf, openGameDays, tellWebhook } from './gamedays.ts'
 import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { type CallListener, compileGeneration, type GenerationParts } from './generation.ts'
@@ -310,7 +310,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     find: opened.find,
     index: opened.index,
     live,
-    incidents: health.incidents,
+    health,
     refresh,
     stateDir,
     stateProblem,
@@ -437,6 +437,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   experiments.follow(live.current.config)
   chaos.follow(live.current.config)
   health.follow(live.current.config)
+  // The last process may have ended before its webhook heard of the pause.
+  if (gameDays.current !== undefined) tellWebhook(gameDays.current, { clock, health })
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
   const reload = (trigger: string) => reloader.reload(trigger)
