@@ -2,6 +2,7 @@ import { withoutSecrets } from '../chaos/plan/schema.ts'
 import type { GuardedExperiments, Survey } from '../experiments/guarded/guarded.ts'
 import type { RunRecord } from '../experiments/guarded/record.ts'
 import { loadSchema } from '../experiments/guarded/spec.ts'
+import { AgentStepRuns, type KnownAgents } from '../gamedays/agent-step-runs.ts'
 import type { Begun, StepRuns } from '../gamedays/gameday.ts'
 import { GameDays, type Requester } from '../gamedays/gamedays.ts'
 import { gameDayPlan, type GameDayPlan } from '../gamedays/plan.ts'
@@ -35,6 +36,8 @@ export interface GatewayGameDaysParts {
   readonly index: Pick<GatewayRunIndex, 'has' | 'addGameDay'> | undefined
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly health: Pick<HealthWatch, 'incidents' | 'announce'>
+  /** Undefined without the control MCP server. */
+  readonly agents: () => KnownAgents | undefined
   /** Recompiles the config in force. */
   readonly refresh: () => void
   readonly stateDir: string | undefined
@@ -155,17 +158,20 @@ function refusalsOf(
   return refusals
 }
 
-/** Returns the runs that a person begins. The targets of each run have to be in the scope of the GameDay. */
+/**
+ * Returns the runs that a person or an agent begins. The targets of each run have to be in the scope of the GameDay.
+ */
 function runsOf(
   plan: GameDayPlan,
-  { by }: Requester,
-  { guarded }: Pick<GatewayGameDaysParts, 'guarded'>,
+  { by, isOfAgent }: Requester,
+  { clock, guarded, agents }: Pick<GatewayGameDaysParts, 'clock' | 'guarded' | 'agents'>,
 ): StepRuns {
   const isInScope = isWithin(plan.scope)
   const outside = ({ targets }: Pick<Survey, 'targets'>) =>
     targets.servers.flatMap(({ name }) =>
       isInScope(name) ? [] : [`the server ${name} is outside of the scope of the GameDay`],
     )
+  if (isOfAgent) return new AgentStepRuns({ clock, guarded, agents, plan, by, outside })
   return {
     async begin(spec): Promise<Begun> {
       const request = { by, approvedBy: undefined, firstStage: 0 }

@@ -20,7 +20,7 @@ const token = z.strictObject({
     .enum(['read', 'write'])
     .default('read')
     .describe(
-      '`read`: tools that change nothing, and `stop_run`; `write`: also `propose_run` and `start_run`.',
+      '`read`: tools that change nothing, `stop_run`, and pause and stop of a GameDay; `write`: also proposals, starts and GameDays.',
     ),
 })
 
@@ -76,7 +76,7 @@ export const controlMcp = z
       .min(1)
       .optional()
       .describe(
-        'Folder with experiments that agents may read and propose, and with reports of `breakwater search --json` (files `.json`) for suggestions. Relative to the folder of the config.',
+        'Folder with experiments and GameDays that agents may read and begin, and with reports of `breakwater search --json` (files `.json`) for suggestions. Relative to the folder of the config.',
       ),
   })
   .superRefine(({ tokens, trust }, context) => {

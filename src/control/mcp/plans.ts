@@ -1,19 +1,33 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import type { GameDayPlan } from '../../gamedays/plan.ts'
 
 /** Limit for the number of files read from the folder. */
 const MAX_FILES = 200
 
+export const planKinds = ['guarded', 'gameday'] as const
+export type PlanKind = (typeof planKinds)[number]
+
+interface PlanFile {
+  readonly name: string
+  /** Paths of further files that the plan consists of. */
+  readonly files: readonly string[]
+}
+
+interface PlanText {
+  readonly ok: true
+  readonly title: string | undefined
+  readonly text: string
+}
+
 /** The content of a plan file, or the problems of the file. */
-export type ReadPlan =
-  | {
-      readonly ok: true
-      readonly name: string
-      readonly title: string | undefined
-      readonly text: string
-      readonly written: unknown
-    }
-  | { readonly ok: false; readonly name: string; readonly problems: readonly string[] }
+export type ReadPlan = PlanFile &
+  (
+    | (PlanText & { readonly kind: 'guarded'; readonly written: unknown })
+    | (PlanText & { readonly kind: 'gameday'; readonly plan: GameDayPlan })
+    | { readonly ok: false; readonly kind: PlanKind; readonly problems: readonly string[] }
+  )
 
 /** A report of `breakwater search`: faults that slightly violate an objective, in a simulation. */
 export interface SearchReport {
@@ -61,7 +75,10 @@ export class PlanLibrary {
   readonly #folder: string | undefined
   readonly #read: (path: string) => Promise<ReadPlan | SearchReport>
   /** Cache of files by path, because parsing takes milliseconds and agents call often. */
-  readonly #kept = new Map<string, { readonly mark: string; readonly file: ReadPlan | SearchReport }>()
+  readonly #kept = new Map<
+    string,
+    { readonly mark: string | undefined; readonly file: ReadPlan | SearchReport }
+  >()
 
   constructor(folder: string | undefined, read: (path: string) => Promise<ReadPlan | SearchReport>) {
     this.#folder = folder
@@ -96,24 +113,47 @@ export class PlanLibrary {
   }
 
   async #fileOf(path: string): Promise<ReadPlan | SearchReport> {
-    const mark = await markOf(path)
     const kept = this.#kept.get(path)
-    if (mark !== undefined && kept?.mark === mark) return kept.file
+    const known = [path, ...filesOf(kept?.file)]
+    const mark = await markOf(known)
+    if (kept !== undefined && kept.mark === mark) return kept.file
     const file = await this.#read(path)
     // The workload of a plan may be another file. The mark does not show changes of the other file.
-    if (mark !== undefined && !JSON.stringify(file).includes('workload')) this.#kept.set(path, { mark, file })
-    else this.#kept.delete(path)
+    if (JSON.stringify(file).includes('workload')) this.#kept.delete(path)
+    else {
+      // The mark is older than the read only for files that an earlier read named.
+      const isWhole = isDeepStrictEqual([path, ...filesOf(file)], known)
+      this.#kept.set(path, { mark: isWhole ? mark : undefined, file })
+    }
     return file
   }
 
-  async find(name: string): Promise<ReadPlan | undefined> {
-    return (await this.list()).find((plan) => plan.name === name)
+  /** Returns the plan with this name; with both kinds of plans, an experiment comes before a GameDay. */
+  async find(name: string): Promise<ReadPlan | undefined>
+  async find<Kind extends PlanKind>(
+    name: string,
+    kind: Kind,
+  ): Promise<Extract<ReadPlan, { readonly ok: false } | { readonly kind: Kind }> | undefined>
+  async find(name: string, kind?: PlanKind): Promise<ReadPlan | undefined> {
+    const named = (await this.list()).filter((plan) => plan.name === name)
+    return (
+      named.find((plan) => plan.kind === (kind ?? 'guarded')) ?? (kind === undefined ? named[0] : undefined)
+    )
   }
 }
 
-/** Returns a text that differs after each change of a file. Undefined: the status of the file cannot be read. */
-const markOf = (path: string): Promise<string | undefined> =>
-  stat(path, { bigint: true }).then(
-    ({ ino, size, mtimeNs, ctimeNs }) => [ino, size, mtimeNs, ctimeNs].join(' '),
-    () => undefined,
-  )
+const filesOf = (file: ReadPlan | SearchReport | undefined): readonly string[] =>
+  file !== undefined && 'files' in file ? file.files : []
+
+/** Returns a text that differs after each change of the files. */
+async function markOf(paths: readonly string[]): Promise<string> {
+  const marks: string[] = []
+  for (const path of paths)
+    marks.push(
+      await stat(path, { bigint: true }).then(
+        ({ ino, size, mtimeNs, ctimeNs }) => [ino, size, mtimeNs, ctimeNs].join(' '),
+        () => 'unreadable',
+      ),
+    )
+  return marks.join('\n')
+}

@@ -20,7 +20,7 @@ export async function readSpec(
   if ((plan === undefined) === (given === undefined)) return refusal('invalid', 'give either plan or spec')
   let written: unknown = given
   if (plan !== undefined) {
-    const found = await plans.find(plan)
+    const found = await plans.find(plan, 'guarded')
     if (found === undefined) return refusal('not_found', `there is no plan ${plan}`, { see: 'list_plans' })
     if (!found.ok)
       return refusal(

@@ -10,6 +10,7 @@ import type { Live } from '../../mesh/live.ts'
 import type { StateStore } from '../../mesh/policy.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Incidents } from '../../registry/health/incidents.ts'
+import type { AgentGameDays } from './agent-gamedays.ts'
 import type { PlanLibrary } from './plans.ts'
 import type { RunHistory } from './run-history.ts'
 import type { Signals } from './signals.ts'
@@ -25,6 +26,7 @@ export interface Operations {
   readonly incidents: Pick<Incidents, 'list' | 'open'>
   readonly guarded: Pick<GuardedExperiments, 'plan' | 'list' | 'get' | 'running'>
   readonly agentRuns: AgentRuns
+  readonly gameDays: AgentGameDays
   readonly history: RunHistory
   readonly plans: PlanLibrary
   readonly traffic: RecentTraffic

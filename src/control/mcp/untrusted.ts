@@ -8,7 +8,11 @@ const LONGEST = 200
  * Returns a text of a server or agent for a field `untrusted`: short, on one line, without control characters. The text
  * may hold instructions for a model, so no other field quotes such a text.
  */
-export const quoted = (text: string): string => printable(text, LONGEST).replaceAll(/\s+/g, ' ')
+export const quoted = (text: string): string => quotedUpTo(LONGEST, text)
+
+/** As `quoted`, with another longest text, in characters. */
+export const quotedUpTo = (most: number, text: string): string =>
+  printable(text, most).replaceAll(/\s+/g, ' ')
 
 /** Most exceeded limits in an answer. */
 const MOST_EXCEEDED = 8

@@ -1,11 +1,14 @@
+import { dirname } from 'node:path'
 import { stringify } from 'yaml'
 import { openGatewayId } from '../../approval/gateway-id.ts'
 import { Ledger } from '../../approval/ledger.ts'
+import type { Agent } from '../../approval/agent.ts'
 import { type AgentRuns, createAgentRuns } from '../../approval/agent-runs.ts'
 import type { Trust } from '../../approval/trust.ts'
 import type { Controller } from '../../chaos/control/controller.ts'
 import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Config } from '../../config/schema/schema.ts'
+import { AgentGameDays } from '../../control/mcp/agent-gamedays.ts'
 import { PlanLibrary, type ReadPlan, type SearchReport } from '../../control/mcp/plans.ts'
 import { RunHistory } from '../../control/mcp/run-history.ts'
 import { Signals } from '../../control/mcp/signals.ts'
@@ -14,6 +17,7 @@ import type { RecentTraffic } from '../../control/mcp/traffic.ts'
 import { Bodies, BodyRefusal } from '../../downstream/http/bodies.ts'
 import type { GuardedExperiments } from '../../experiments/guarded/guarded.ts'
 import type { RunRecord } from '../../experiments/guarded/record.ts'
+import type { GameDays } from '../../gamedays/gamedays.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import type { StateStore } from '../../mesh/policy.ts'
@@ -24,6 +28,7 @@ import type { Incidents } from '../../registry/health/incidents.ts'
 import { registerControlMcp } from '../../routes/control-mcp.ts'
 import { reportIn } from '../../sim/search/report.ts'
 import type { Log } from '../../telemetry/log.ts'
+import { isGameDay, readGameDay } from '../gameday-file.ts'
 import { readExperiment } from '../guarded/file.ts'
 import { experimentSpec } from '../guarded/spec.ts'
 import { groundOf } from '../guarded/survey.ts'
@@ -45,6 +50,7 @@ export interface ControlMcpGatewayParts {
   readonly controller: Controller
   readonly incidents: Incidents
   readonly guarded: GuardedExperiments
+  readonly gameDays: GameDays
   /** Runs of earlier processes, and a reader of sealed runs. */
   readonly earlier: readonly RunRecord[]
   readonly findRun: (id: string) => Promise<RunRecord | undefined>
@@ -61,6 +67,8 @@ export interface ControlMcp {
   readonly agentRuns: AgentRuns
   /** Names of the agents that have a token. */
   readonly agents: readonly string[]
+  /** Returns the agent that has a token with this name; undefined when there is none. */
+  readonly agentOf: (name: string) => Agent | undefined
   readonly signals: Signals
   /** Hears of the end of each run. */
   ended(run: RunRecord): void
@@ -120,6 +128,7 @@ export async function openControlMcp(
     },
     parts.earlier,
   )
+  const agents = settings.tokens.map(({ name }) => name)
   const signals = new Signals(
     clock,
     traffic,
@@ -134,6 +143,7 @@ export async function openControlMcp(
     incidents,
     guarded,
     agentRuns,
+    gameDays: new AgentGameDays(parts.gameDays, clock, agents),
     history,
     plans: new PlanLibrary(settings.plans, readPlan),
     traffic,
@@ -158,7 +168,11 @@ export async function openControlMcp(
   const handler = registerControlMcp(app, { operations, tokens: settings.tokens, host: address.host, log })
   return {
     agentRuns,
-    agents: settings.tokens.map(({ name }) => name),
+    agents,
+    agentOf(name) {
+      const token = settings.tokens.find((one) => one.name === name)
+      return token && { name, mayWrite: token.tools === 'write' }
+    },
     signals,
     ended(run) {
       history.over(run)
@@ -177,14 +191,28 @@ export async function openControlMcp(
 async function readPlan(path: string): Promise<ReadPlan | SearchReport> {
   const file = await readExperiment(path)
   const name = path.replace(/^.*[/\\]/, '').replace(/\.\w+$/, '')
-  if (!file.ok) return reportIn(file.written) ?? { ok: false, name, problems: file.problems }
+  if (!file.ok) {
+    if (isGameDay(file.written)) return readGameDayPlan(path, name)
+    return reportIn(file.written) ?? { ok: false, kind: 'guarded', name, problems: file.problems, files: [] }
+  }
   const { name: planned, title } = file.spec
   // The file may hold a key in a header.
   return {
     ok: true,
+    kind: 'guarded',
     name: planned,
     title,
     text: stringify(withoutSecrets(file.written)),
     written: file.written,
+    files: [],
   }
+}
+
+async function readGameDayPlan(path: string, name: string): Promise<ReadPlan> {
+  const read = await readGameDay(path, { within: dirname(path) })
+  const { files } = read
+  if (!read.ok) return { ok: false, kind: 'gameday', name, problems: read.problems, files }
+  const { plan, written } = read
+  const text = stringify(withoutSecrets(written))
+  return { ok: true, kind: 'gameday', name: plan.name, title: plan.title, text, plan, files }
 }

@@ -182,6 +182,39 @@ const history = new RunHistory(
   () => [run],
   () => Promise.resolve(undefined),
 )
+const gameDay = {
+  id: 'gd-1-00000000',
+  plan: { name: 'plan-0', title: 'A title', experiments: [], scope: { servers: ['search'] } },
+  state: 'over',
+  reason: 'all experiments were run or skipped',
+  by: 'writer',
+  startedAt: NOW,
+  steps: repeated(32, (at) => ({
+    name: `experiment-${at}`,
+    state: 'done',
+    runs: [`run-${at}`],
+    note: '',
+    beganAt: NOW + at * 60_000,
+    result: {
+      state: 'completed',
+      verdict: 'passed',
+      reasons: [],
+      why: 'all stages were completed',
+      recoveredMs: 1_000.125 + whole(4_000),
+      rtoMs: 30_000,
+      endedAt: NOW + at * 60_000 + 50_000,
+    },
+  })),
+  pauses: [],
+  observations: repeated(40, (at) => ({
+    at: NOW + at * 1_000,
+    by: 'alice',
+    step: `experiment-${at % 32}`,
+    text: `the page of ${at} orders, "slow" \u202e: [retry]`,
+  })),
+  actions: [],
+  events: [],
+}
 const operations = {
   clock: new ManualClock(),
   history,
@@ -207,11 +240,14 @@ const operations = {
       Promise.resolve(
         repeated(25, (at) => ({
           ok: true,
+          kind: at % 5 === 0 ? 'gameday' : 'guarded',
           name: `plan-${at}`,
           title: `Do agents notice slow ${at}, reads?`,
         })),
       ),
   },
+  gameDays: { list: () => [gameDay], get: () => gameDay },
+  agentRuns: {},
   signals: { precursors: () => [] },
 } as unknown as Operations
 
@@ -262,6 +298,8 @@ const calls: readonly (readonly [string, Json, 'large' | 'small'])[] = [
   ['query_runs', { question: 'coverage' }, 'small'],
   ['list_incidents', {}, 'small'],
   ['list_plans', {}, 'small'],
+  ['get_gameday', { part: 'steps' }, 'large'],
+  ['get_gameday', { part: 'observations' }, 'small'],
   ['suggest_next', { limit: 20 }, 'small'],
   ['get_run', { run: run.id, part: 'stages' }, 'small'],
   ['get_run', { run: run.id, part: 'decisions' }, 'small'],

@@ -184,7 +184,10 @@ export const forms: Readonly<Record<string, Form>> = {
   list_servers: { usual: {}, wrong: { filter: text, state: choice, cursor } },
   list_fault_kinds: { usual: {}, wrong: { server: name, text, type: name, cursor } },
   list_plans: { usual: {}, wrong: { kind: choice, cursor } },
-  get_plan: { usual: { plan: 'drill' }, wrong: { plan: { ...name, 'an empty name': '' }, cursor } },
+  get_plan: {
+    usual: { plan: 'drill' },
+    wrong: { plan: { ...name, 'an empty name': '' }, kind: choice, cursor },
+  },
   estimate_blast_radius: {
     usual: { spec: insideSpec() },
     wrong: { spec },
@@ -222,6 +225,37 @@ export const forms: Readonly<Record<string, Form>> = {
     usual: { run: 'nothing-of-this-name' },
     wrong: { run: { ...name, 'an empty name': '' }, all: truth, why: filledText },
     others: { nothing: {}, 'neither run nor all': { why } },
+  },
+  start_gameday: {
+    usual: { plan: 'nothing-of-this-name', key: 'k' },
+    wrong: {
+      plan: { ...name, 'an empty name': '' },
+      key: { ...text, 'a key with a space': 'a b', 'an empty key': '', 'a key with NUL': 'a\u0000' },
+    },
+    others: { 'no key': { plan: 'drill' }, 'no plan': { key: 'k' }, nothing: {} },
+  },
+  get_gameday: {
+    usual: { id: 'nothing-of-this-name' },
+    wrong: { id: { ...name, 'an empty id': '' }, part: choice, cursor },
+    others: { 'no GameDay at all': {} },
+  },
+  update_gameday: {
+    usual: { id: 'nothing-of-this-name', action: 'observe', text: 'so' },
+    wrong: {
+      id: { ...name, 'an empty id': '' },
+      action: choice,
+      text: filledText,
+      owner: filledText,
+      due: instant,
+      number: whole(1_000),
+    },
+    others: {
+      'no action': { id: 'drill' },
+      'no text': { action: 'observe' },
+      'no owner': { action: 'add_action', text: 'so' },
+      'no number': { action: 'close_action' },
+      nothing: {},
+    },
   },
   list_runs: {
     usual: {},

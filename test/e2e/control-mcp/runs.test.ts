@@ -75,7 +75,7 @@ describe('runs of agents', { concurrency: 2 }, () => {
     const { tools } = await reader.client.listTools()
     assert.deepEqual(
       tools.filter(({ annotations }) => annotations?.readOnlyHint !== true).map(({ name }) => name),
-      ['stop_run'],
+      ['stop_run', 'update_gameday'],
     )
     const proposed = await propose(reader)
     assert.equal(proposed.error?.code, 'not_allowed')

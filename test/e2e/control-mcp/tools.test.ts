@@ -38,7 +38,7 @@ describe('the tools of the control MCP server', () => {
     const requestInit = { headers: { authorization: `Bearer ${tokens.writer}` } }
     await old.connect(new TransportV1(new URL(scene.url), { requestInit }))
     const { tools } = await old.listTools()
-    assert.equal(tools.length, 15)
+    assert.equal(tools.length, 18)
     for (const [name, given] of Object.entries(usual)) {
       if (name === 'get_plan') continue
       const told = await asker.call(name, given)

@@ -7,7 +7,7 @@ export const getStatus = defineTool({
   name: 'get_status',
   title: 'State of the gateway',
   description:
-    'Returns environment, chaos state, active and waiting runs, open incidents, your open proposals, and envelopes with the budget left. Call this first.',
+    'Returns environment, chaos state, active and waiting runs, the current GameDay, open incidents, your open proposals, and envelopes with the budget left. Call this first.',
   access: 'read',
   input: z.strictObject({}),
   output: z.object({
@@ -17,14 +17,16 @@ export const getStatus = defineTool({
     mayWrite: z.boolean(),
     trustedKeys: z.int(),
     runs: z.array(z.looseObject({})),
+    gameday: z.looseObject({}).optional(),
     incidents: z.array(z.looseObject({})),
     proposals: z.array(z.looseObject({})),
     envelopes: z.array(z.looseObject({})),
     cut: cutMark,
   }),
-  run(_, { agent, operations: { chaos, guarded, incidents, agentRuns } }) {
+  run(_, { agent, operations: { chaos, guarded, incidents, agentRuns, gameDays } }) {
     const runs = guarded.list().filter(({ state }) => state === 'running' || state === 'pending_approval')
     const { state } = chaos.status()
+    const { current } = gameDays
     return {
       ok: true,
       text: `Environment ${agentRuns.environment}; chaos is ${state}; active or waiting: ${numbered(runs.length, 'run')}.`,
@@ -37,6 +39,9 @@ export const getStatus = defineTool({
         runs: runs.slice(0, 8).map((run) => {
           const { run: id, plan, state, by } = rowOf(run)
           return { run: id, plan, state, by, phase: run.phase, stage: run.stage + 1 }
+        }),
+        ...(current !== undefined && {
+          gameday: { gameday: current.id, plan: current.plan.name, state: current.state, by: current.by },
         }),
         incidents: incidents.open.slice(0, 10).map(({ id, server, reason }) => ({ id, server, reason })),
         proposals: agentRuns.proposals.list

@@ -5,6 +5,11 @@ import { defineTool } from '../tool.ts'
 /** Suggested time between polls of a run, in milliseconds. */
 const POLL_MS = 5_000
 
+export const startKey = z
+  .string()
+  .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+  .describe('Your key for this start. Repeat it to repeat the call.')
+
 export const startRun = defineTool({
   name: 'start_run',
   title: 'Start a run',
@@ -15,10 +20,7 @@ export const startRun = defineTool({
   isIdempotent: true,
   input: z.strictObject({
     proposal: z.string().min(1).max(64).describe('Id from propose_run.'),
-    key: z
-      .string()
-      .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
-      .describe('Your key for this start. Repeat it to repeat the call.'),
+    key: startKey,
   }),
   output: z.object({ run: z.string(), state: z.string(), endsBy: z.string(), pollAfterMs: z.int() }),
   async run({ proposal, key }, { agent, operations: { agentRuns, clock } }) {

@@ -8,12 +8,12 @@ export const stopRun = defineTool({
   name: 'stop_run',
   title: 'Stop a run',
   description:
-    'Ends a run and rolls back its faults at once. Always allowed, free, and repeatable. The run counts as aborted by you, never as completed.',
+    'Ends a run and rolls back its faults at once. Always allowed, free, and repeatable. The run counts as aborted by you, never as completed. A GameDay pauses when its run ends so.',
   access: 'stop',
   isIdempotent: true,
   input: z.strictObject({
     run: z.string().min(1).max(64).optional().describe('Id of a run, or name of its plan.'),
-    all: z.boolean().default(false).describe('Ends each active and waiting run.'),
+    all: z.boolean().default(false).describe('Ends each active and waiting run, and pauses the GameDay.'),
     why: z.string().min(1).max(300).default('no reason given'),
   }),
   output: z.object({
@@ -26,11 +26,14 @@ export const stopRun = defineTool({
         rollback: z.looseObject({}).optional(),
       }),
     ),
+    paused: z.string().optional().describe('Id of the GameDay that the call paused.'),
     cut: cutMark,
   }),
-  run({ run, all, why }, { agent, operations: { agentRuns } }) {
+  run({ run, all, why }, { agent, operations: { agentRuns, gameDays } }) {
     if (run === undefined && !all)
       return refusal('invalid', 'give run (an id, or the name of a plan), or all: true')
+    // First, so that the GameDay begins no further experiment, and knows who paused it.
+    const paused = all ? gameDays.pauseCurrent(agent, quoted(why)) : undefined
     const stopped = agentRuns.active.stop(agent, run !== undefined && !all ? { run } : 'all', quoted(why))
     if ('ok' in stopped) return stopped
     const rows = stopped.slice(0, 16).map(({ id, name, state, reason, rollback }) => ({
@@ -42,8 +45,11 @@ export const stopRun = defineTool({
     }))
     return {
       ok: true,
-      text: rows.length === 0 ? 'No run was active.' : stoppedInWords(rows),
-      data: bounded({ stopped: rows }),
+      text: [
+        ...(paused === undefined ? [] : [`The GameDay ${paused} is paused.`]),
+        rows.length > 0 ? stoppedInWords(rows) : `No${paused === undefined ? '' : ' other'} run was active.`,
+      ].join(' '),
+      data: bounded({ stopped: rows, ...(paused !== undefined && { paused }) }),
     }
   },
 })
