@@ -1,8 +1,7 @@
-import type { KeyObject } from 'node:crypto'
-import { type FileHandle, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chainHash, formatLine, readChain, ROOT } from '../chaos/journal/chain.ts'
-import { headPath, openKey, readHead, readOrNothing, writeHead } from '../chaos/journal/head.ts'
+import { ChainFile, checkedRecords, keepDamaged } from '../chaos/journal/chain-file.ts'
+import { headPath, openKey } from '../chaos/journal/head.ts'
+import { drained, parseRecord } from '../chaos/journal/read-chain.ts'
 import type { RunHashes, SignedApproval, SignedLift } from './approval.ts'
 import type { SignedEnvelope } from './envelope.ts'
 
@@ -96,120 +95,56 @@ export interface OpenedLedger {
  * the state folder. Each entry is on disk before the gateway acts on the entry.
  */
 export class Ledger {
-  readonly #folder: string
-  readonly #key: KeyObject
-  readonly #file: FileHandle
-  #hash: string
-  #line: number
-  #size: number
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #chain: ChainFile
 
-  private constructor(
-    folder: string,
-    key: KeyObject,
-    file: FileHandle,
-    end: { readonly hash: string; readonly line: number; readonly size: number },
-  ) {
-    this.#folder = folder
-    this.#key = key
-    this.#file = file
-    this.#hash = end.hash
-    this.#line = end.line
-    this.#size = end.size
+  private constructor(chain: ChainFile) {
+    this.#chain = chain
   }
 
   /**
    * Opens the ledger of a state folder. `now`: milliseconds since the epoch. `isExpected`: a missing ledger is damage.
    * An incomplete last line is removed, because the process ended during the write, before acting on the entry. With
-   * other damage, the damaged file is renamed, and the damage is returned. Rejects when the folder cannot be used.
+   * other damage, the damaged file is kept aside, and the damage is returned. Rejects when the folder cannot be used.
    */
   static async open(folder: string, now: number, isExpected = false): Promise<OpenedLedger> {
-    const key = await openKey(folder)
     const path = join(folder, FILE)
-    const text = await readOrNothing(path)
-    const head = await readHead(headPath(folder, path), key)
-    let damage: string | undefined
-    if (text === undefined && (isExpected || head !== 'none')) damage = `${path} is missing`
-    if (text !== undefined && head === 'none') damage = `the head of ${path} is missing`
-    if (head === 'forged') damage = `the head of ${path} was made without the key`
-    const chain = text === undefined ? undefined : readChain(text, key)
-    if (chain?.broken !== undefined && !chain.broken.isTorn)
-      damage ??= `line ${chain.broken.line} of ${path} ${chain.broken.why}`
-    if (chain !== undefined && typeof head === 'object' && chain.hashes[head.line - 1] !== head.hash)
-      damage ??= `${path} is older than its head, or was changed`
-    const read = (chain?.lines ?? []).slice(1) as unknown as LedgerEntry[]
+    const place = { path, headPath: headPath(folder, path), key: await openKey(folder) }
+    const read: LedgerEntry[] = []
+    const { chain, damage } = await drained(checkedRecords(place, parseRecord, isExpected), (record) =>
+      read.push(record as unknown as LedgerEntry),
+    )
+    const begun = async (entries: readonly LedgerEntry[]) => ({
+      ledger: new Ledger(await ChainFile.begin(place, entries)),
+      entries,
+      damage,
+    })
     if (damage !== undefined) {
-      if (text !== undefined) await rename(path, `${path}.damaged`)
-      const entries: LedgerEntry[] = [...read, { kind: 'damaged', at: now, why: damage }]
-      return { ledger: await Ledger.#begin(folder, key, entries), entries, damage }
+      if (chain !== undefined) await keepDamaged(path)
+      return begun([...read, { kind: 'damaged', at: now, why: damage }])
     }
-    const isLarge = (chain?.bytes ?? 0) > COMPACT_BYTES
-    const kept = isLarge
-      ? read.filter(
+    if (chain === undefined) return begun([])
+    if (chain.bytes > COMPACT_BYTES)
+      return begun(
+        read.filter(
           ({ kind, at }) => at > now - (shortLived.includes(kind) ? SHORT_LIVED_MS : COMPACT_AGE_MS),
-        )
-      : read
-    if (chain === undefined || isLarge)
-      return { ledger: await Ledger.#begin(folder, key, kept), entries: kept, damage }
-    const file = await open(path, 'r+', 0o600)
-    await file.truncate(chain.bytes)
-    const end = { hash: chain.hashes.at(-1)!, line: chain.lines.length, size: chain.bytes }
-    return { ledger: new Ledger(folder, key, file, end), entries: read, damage }
-  }
-
-  /** Writes a new file with these entries, and replaces the old file. */
-  static async #begin(folder: string, key: KeyObject, entries: readonly LedgerEntry[]): Promise<Ledger> {
-    const path = join(folder, FILE)
-    const draft = `${path}.new`
-    const file = await open(draft, 'w+', 0o600)
-    const ledger = new Ledger(folder, key, file, { hash: ROOT, line: 0, size: 0 })
-    await ledger.#put([{ kind: 'header', at: entries[0]?.at ?? 0, file: 1, previous: ROOT }, ...entries])
-    await rename(draft, path)
-    await ledger.#writeHead()
-    return ledger
+        ),
+      )
+    return { ledger: new Ledger(await ChainFile.continue(place, chain)), entries: read, damage }
   }
 
   /** Whether the ledger is half full. The gateway then writes only mandatory entries. */
   get isNearlyFull(): boolean {
-    return this.#size > MOST_BYTES / 2
+    return this.#chain.size > MOST_BYTES / 2
   }
 
   /** Resolves once the entry is on disk. Rejects when the entry cannot be written, or the ledger is full. */
-  add(entry: LedgerEntry): Promise<void> {
-    const next = this.#last.then(async () => {
-      if (this.#size > MOST_BYTES)
-        throw new Error(`${FILE} has ${MOST_BYTES} bytes, the limit: restart the gateway`)
-      await this.#put([entry])
-      await this.#writeHead()
-    })
-    this.#last = next.catch(() => undefined)
-    return next
+  async add(entry: LedgerEntry): Promise<void> {
+    if (this.#chain.size > MOST_BYTES)
+      throw new Error(`${FILE} has ${MOST_BYTES} bytes, the limit: restart the gateway`)
+    await this.#chain.append([entry])
   }
 
-  async close(): Promise<void> {
-    await this.#last
-    await this.#file.close()
-  }
-
-  async #put(records: readonly object[]): Promise<void> {
-    let hash = this.#hash
-    let text = ''
-    for (const record of records) {
-      const json = JSON.stringify(record)
-      hash = chainHash(this.#key, hash, json)
-      text += formatLine(hash, json)
-    }
-    const bytes = Buffer.from(text)
-    await this.#file.write(bytes, 0, bytes.length, this.#size)
-    await this.#file.datasync()
-    this.#hash = hash
-    this.#line += records.length
-    this.#size += bytes.length
-  }
-
-  async #writeHead(): Promise<void> {
-    const path = join(this.#folder, FILE)
-    const head = { file: 1, oldest: 1, line: this.#line, hash: this.#hash }
-    await writeHead(headPath(this.#folder, path), this.#key, head)
+  close(): Promise<void> {
+    return this.#chain.close()
   }
 }

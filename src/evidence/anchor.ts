@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isSignedWith, readPublicKey, signatureSchema } from '../approval/keys.ts'
-import type { ReadIndex } from './run-index.ts'
+import type { IndexCheck } from './read-index.ts'
 
 /** A signed statement about an index at one moment: line `line` has the hash `hash`. */
 export const anchorSchema = z.strictObject({
@@ -19,10 +19,13 @@ export const signedAnchorSchema = z.strictObject({ anchor: anchorSchema, signatu
 export type SignedAnchor = z.output<typeof signedAnchorSchema>
 
 /** Returns the anchor of an index as it is; `now` in milliseconds since the epoch. */
-export function anchorOf({ hashes, runs }: ReadIndex, now: number): Anchor | undefined {
+export function anchorOf(
+  { hashes, runs }: Pick<IndexCheck, 'hashes' | 'runs'>,
+  now: number,
+): Anchor | undefined {
   const hash = hashes.at(-1)
   if (hash === undefined) return undefined
-  return { format: 1, line: hashes.length, hash, runs: runs.length, at: new Date(now).toISOString() }
+  return { format: 1, line: hashes.length, hash, runs, at: new Date(now).toISOString() }
 }
 
 /**
@@ -32,7 +35,7 @@ export function anchorOf({ hashes, runs }: ReadIndex, now: number): Anchor | und
  */
 export function unprovenBy(
   { anchor, signature }: SignedAnchor,
-  { hashes }: Pick<ReadIndex, 'hashes'>,
+  { hashes }: Pick<IndexCheck, 'hashes'>,
   trusted: ReadonlyMap<string, string>,
 ): string | undefined {
   const publicText = trusted.get(signature.by)

@@ -6,6 +6,7 @@ import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
 import { isRunId, isRunRecord } from '../experiments/guarded/record-shape.ts'
 import { makeFolder } from '../units/folder.ts'
+import { nameAside } from '../units/name-aside.ts'
 import { numbered } from '../units/numbered.ts'
 
 /** The `previous` hash of the first run. */
@@ -58,11 +59,14 @@ export interface OpenedJournal {
   readonly problems: readonly JournalProblem[]
 }
 
+/** Returns the folder of the journal in a state folder. */
+export const journalFolder = (stateDir: string): string => join(stateDir, 'experiments')
+
 const HEAD = 'head.json'
 const sealedName = /^run-(\d{6,15})\.json$/
 const openName = /^open-(.*)\.json$/
 /** Names of files put aside because their check failed. */
-const damagedName = /^(run-|open-|head\.).*\.damaged$/
+const damagedName = /^(run-|open-|head\.).*\.damaged(\.\d)?$/
 /** Names of drafts left by a process that ended during a write. */
 const draftName = /^((run|open)-.*\.json|head\.json|probe)\.new$/
 
@@ -165,7 +169,14 @@ export class RunJournal {
     await remove(draft)
   }
 
-  /** Removes the oldest runs past a limit, after updating the head. */
+  /** Removes the oldest `count` sealed runs. Their order in the chain, and the head, stay valid. */
+  prune(count: number): Promise<void> {
+    const next = this.#last.then(() => this.#remove([...this.#sizes.keys()].slice(0, count)))
+    this.#last = next.catch(() => undefined)
+    return next
+  }
+
+  /** Removes the oldest runs past a limit. */
   async #evict(): Promise<void> {
     const gone: number[] = []
     let bytes = [...this.#sizes.values()].reduce((sum, size) => sum + size, 0)
@@ -175,6 +186,11 @@ export class RunJournal {
       gone.push(seq)
       bytes -= size
     }
+    await this.#remove(gone)
+  }
+
+  /** Removes the oldest runs, after updating the head: a process that ends in between leaves runs, and no gap. */
+  async #remove(gone: readonly number[]): Promise<void> {
     if (gone.length === 0) return
     this.#head = { ...this.#head, oldest: gone.at(-1)! + 1 }
     await this.#writeHead()
@@ -192,7 +208,7 @@ export class RunJournal {
   async #load(): Promise<Omit<OpenedJournal, 'journal'>> {
     const found = await readChain(this.#folder, this.#key)
     for (const name of found.drafts) await remove(this.#path(name))
-    for (const name of found.unfit) await rename(this.#path(name), this.#path(`${name}.damaged`))
+    for (const name of found.unfit) await rename(this.#path(name), await nameAside(this.#path(name)))
     this.#head = found.head
     if (found.isHeadNew) await this.#writeHead()
     for (const { seq, bytes, record } of found.sealed) {
@@ -252,6 +268,32 @@ export async function readRuns(
   const runs = sealed.map(({ record }) => record).filter(isRunRecord)
   const known = new Set(runs.map(({ id }) => id))
   return { runs: [...runs, ...left.filter(({ id }) => !known.has(id))], problems }
+}
+
+/** The record of an ended run in the journal. */
+export interface KeptRecord {
+  readonly id: string
+  readonly name: string
+  /** Milliseconds since the Unix epoch. */
+  readonly endedAt: number
+  readonly file: string
+}
+
+/** Returns the sealed runs of a journal whose hashes match, the oldest first. Empty without a journal. */
+export async function keptRecords(folder: string, key: KeyObject): Promise<readonly KeptRecord[]> {
+  const names = await readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
+    return []
+  })
+  const kept: (KeptRecord & { readonly seq: number })[] = []
+  for (const name of names.filter((one) => sealedName.test(one))) {
+    const file = join(folder, name)
+    const run = readSealed((await textIn(file, MAX_BYTES)) ?? '', key)
+    if (typeof run === 'string' || fileOf(run.seq) !== name || !isRunRecord(run.record)) continue
+    const { id, name: plan, endedAt, requestedAt } = run.record
+    kept.push({ id, name: plan, endedAt: endedAt ?? requestedAt, file, seq: run.seq })
+  }
+  return kept.sort((a, b) => a.seq - b.seq).map(({ seq, ...record }) => record)
 }
 
 const GONE = 'is missing'

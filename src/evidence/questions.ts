@@ -1,12 +1,27 @@
 import { wilsonInterval } from '../experiments/statistics/proportions.ts'
 import { gradeOf, type Graded } from './grade.ts'
+import type { RunField } from './stored-run.ts'
 import type { RunSummary } from './summary.ts'
 
+/** The fields of runs that the answers need, by question. */
+export const questionFields = {
+  grades: ['kind', 'name', 'shape', 'verdict', 'rto'],
+  recovery: ['kind', 'name', 'verdict', 'rto'],
+  estimates: ['kind', 'name', 'estimates'],
+  coverage: ['kind', 'targets', 'faults', 'verdict', 'at'],
+  due: ['kind', 'name', 'verdict', 'at', 'everyMs'],
+} as const satisfies Readonly<Record<string, readonly RunField[]>>
+
+type Asked<Question extends keyof typeof questionFields> = Pick<
+  RunSummary,
+  (typeof questionFields)[Question][number]
+>
+
 /** Runs by plan, in order of the plans' names. A GameDay and an experiment of the same name are two plans. */
-export function byPlan(
-  runs: readonly RunSummary[],
-): readonly (readonly [plan: string, runs: readonly RunSummary[]])[] {
-  const plans = new Map<string, RunSummary[]>()
+export function byPlan<Run extends Pick<RunSummary, 'kind' | 'name'>>(
+  runs: readonly Run[],
+): readonly (readonly [plan: string, runs: readonly Run[]])[] {
+  const plans = new Map<string, Run[]>()
   for (const run of runs) {
     const key = `${run.name} ${run.kind}`
     const own = plans.get(key)
@@ -18,7 +33,7 @@ export function byPlan(
 
 /** The grade of each plan over its last runs. The reasons say when these runs did different things under one name. */
 export const gradesIn = (
-  runs: readonly RunSummary[],
+  runs: readonly Asked<'grades'>[],
   last: number,
 ): readonly (Graded & { readonly plan: string })[] =>
   [...byPlan(runs)].map(([plan, all]) => {
@@ -44,7 +59,7 @@ export interface Recovery {
 }
 
 /** Returns the recovery times of each plan, over runs whose faults had an effect. */
-export function recoveryIn(runs: readonly RunSummary[]): readonly Recovery[] {
+export function recoveryIn(runs: readonly Asked<'recovery'>[]): readonly Recovery[] {
   return [...byPlan(runs)].map(([plan, own]) => {
     const shown = own.filter(({ verdict }) => verdict !== 'no evidence')
     const times = shown.flatMap(({ rto }) => rto.measuredMs ?? []).sort((a, b) => a - b)
@@ -80,7 +95,7 @@ export interface Estimates {
   readonly high: number
 }
 
-export function estimatesIn(runs: readonly RunSummary[]): readonly Estimates[] {
+export function estimatesIn(runs: readonly Asked<'estimates'>[]): readonly Estimates[] {
   return [...byPlan(runs)].flatMap(([plan, own]) => {
     const all = own.flatMap(({ estimates }) => estimates)
     return [...new Set(all.map(({ of }) => of))].map((of): Estimates => {
@@ -104,7 +119,7 @@ export interface Coverage {
 }
 
 /** Returns the tests of each server with each type of fault. A GameDay is left out: its experiments are runs, too. */
-export function coverageIn(runs: readonly RunSummary[]): readonly Coverage[] {
+export function coverageIn(runs: readonly Asked<'coverage'>[]): readonly Coverage[] {
   const pairs = new Map<string, Coverage>()
   for (const { targets, faults, verdict, at } of runs.filter(({ kind }) => kind !== 'gameday'))
     for (const server of new Set(targets.map((one) => one.server)))
@@ -141,7 +156,7 @@ export const dueAt = (plan: Pick<Due, 'everyMs' | 'lastAt'> & { readonly firstAt
  * Returns the plans with `every`, the longest overdue first. A run without evidence is no test, and neither is a run of
  * a later time than `now`, because the clock of its gateway was wrong.
  */
-export function dueIn(runs: readonly RunSummary[], now: number): readonly Due[] {
+export function dueIn(runs: readonly Asked<'due'>[], now: number): readonly Due[] {
   return [...byPlan(runs)]
     .flatMap(([plan, own]): Due[] => {
       const everyMs = own.at(-1)!.everyMs

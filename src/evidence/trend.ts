@@ -9,6 +9,7 @@ import {
   type Observation,
   visibleShift,
 } from './change.ts'
+import type { RunField } from './stored-run.ts'
 import type { RunSummary } from './summary.ts'
 
 /** Trends of the values that comparable runs measured. `change.ts` holds the statistics. */
@@ -21,6 +22,26 @@ import type { RunSummary } from './summary.ts'
 export const trendMetrics = ['recovery', 'p95', 'error_ratio'] as const
 export type TrendMetric = (typeof trendMetrics)[number]
 
+/** The fields of a run that trends need. */
+export const trendFields = [
+  ...([
+    'id',
+    'name',
+    'kind',
+    'shape',
+    'at',
+    'hashes',
+    'host',
+    'era',
+    'transport',
+    'replicas',
+    'load',
+  ] as const),
+  ...(['arms', 'faults', 'windows', 'recoveries', 'claims', 'rto', 'verdict'] as const),
+] as const satisfies readonly RunField[]
+
+export type TrendRun = Pick<RunSummary, (typeof trendFields)[number]>
+
 /** The fields in which comparable runs agree. */
 const keyFields = {
   kind: (run) => run.kind,
@@ -32,7 +53,7 @@ const keyFields = {
   era: (run) => run.era,
   transport: (run) => run.transport,
   replicas: (run) => run.replicas,
-} as const satisfies Readonly<Record<string, (run: RunSummary) => string | number>>
+} as const satisfies Readonly<Record<string, (run: TrendRun) => string | number>>
 
 export type KeyField = keyof typeof keyFields
 const fields = Object.keys(keyFields) as KeyField[]
@@ -48,12 +69,12 @@ export interface TrendOptions {
 export interface Series {
   readonly key: SeriesKey
   readonly across: 'policies' | undefined
-  readonly runs: readonly RunSummary[]
+  readonly runs: readonly TrendRun[]
 }
 
 /** Groups runs into series, in order of their first runs. */
-export function comparable(summaries: readonly RunSummary[], { across }: TrendOptions = {}): Series[] {
-  const series = new Map<string, { readonly key: SeriesKey; readonly runs: RunSummary[] }>()
+export function comparable(summaries: readonly TrendRun[], { across }: TrendOptions = {}): Series[] {
+  const series = new Map<string, { readonly key: SeriesKey; readonly runs: TrendRun[] }>()
   for (const run of inOrder(summaries)) {
     const key = Object.fromEntries(
       fields.filter((field) => field !== across).map((field) => [field, keyFields[field](run)]),
@@ -66,7 +87,7 @@ export function comparable(summaries: readonly RunSummary[], { across }: TrendOp
   return [...series.values()].map(({ key, runs }) => ({ key, across, runs }))
 }
 
-const inOrder = (summaries: readonly RunSummary[]): RunSummary[] =>
+const inOrder = (summaries: readonly TrendRun[]): TrendRun[] =>
   [...summaries].sort(
     (one, other) => one.at - other.at || (one.id < other.id ? -1 : one.id > other.id ? 1 : 0),
   )
@@ -154,7 +175,7 @@ const arcsine: Scale = {
 }
 
 const metrics: Readonly<
-  Record<TrendMetric, { readonly scale: Scale; readonly of: (run: RunSummary) => Observation | undefined }>
+  Record<TrendMetric, { readonly scale: Scale; readonly of: (run: TrendRun) => Observation | undefined }>
 > = {
   recovery: { scale: logarithm, of: recoveryOf },
   p95: { scale: logarithm, of: p95Of },
@@ -162,24 +183,30 @@ const metrics: Readonly<
 }
 
 /** Returns the value that a run measured; undefined without one. */
-export const measuredIn = (run: RunSummary, metric: TrendMetric): Observation | undefined =>
+export const measuredIn = (run: TrendRun, metric: TrendMetric): Observation | undefined =>
   metrics[metric].of(run)
 
 /**
  * Without a measured recovery, the truth is above the longest time watched in vain, or above the promised time. A run
  * without both had nothing to recover from.
  */
-function recoveryOf({ rto, recoveries }: RunSummary): Observation | undefined {
+function recoveryOf({ rto, recoveries }: TrendRun): Observation | undefined {
   if (rto.measuredMs !== null) return { value: rto.measuredMs, isCensored: false }
   const watched = recoveries.filter(({ censored }) => censored).map(({ ms }) => ms)
   if (watched.length > 0) return { value: Math.max(...watched), isCensored: true }
   return rto.promisedMs === null ? undefined : { value: rto.promisedMs, isCensored: true }
 }
 
-const treatedStages = ({ windows }: RunSummary) =>
+const treatedStages = ({ windows }: TrendRun) =>
   windows.filter(({ arm, stage }) => arm === 'treatment' && stage !== null)
 
-function p95Of(run: RunSummary): Observation | undefined {
+function p95Of(run: TrendRun): Observation | undefined {
+  const cell = p95CellOf(run)
+  return cell === undefined ? undefined : { value: LEAST_MS * GROWTH ** (cell - 0.5), isCensored: false }
+}
+
+/** Returns the cell of the p95; undefined without durations. */
+function p95CellOf(run: TrendRun): number | undefined {
   const counts = new Map<number, number>()
   for (const { cells } of treatedStages(run)) {
     for (const [cell, count] of cells) counts.set(cell, (counts.get(cell) ?? 0) + count)
@@ -187,11 +214,25 @@ function p95Of(run: RunSummary): Observation | undefined {
   let left = Math.ceil(0.95 * [...counts.values()].reduce((sum, count) => sum + count, 0) - 1e-9)
   if (left <= 0) return undefined
   const sorted = [...counts].sort(([one], [other]) => one - other)
-  const found = sorted.find(([, count]) => (left -= count) <= 0)!
-  return { value: LEAST_MS * GROWTH ** (found[0] - 0.5), isCensored: false }
+  return sorted.find(([, count]) => (left -= count) <= 0)![0]
 }
 
-function errorRatioOf(run: RunSummary): Observation | undefined {
+/**
+ * Returns a run with the same trend and less memory: the stages of the treatment become a single window, with a single
+ * duration at the p95.
+ */
+export function compacted<Run extends TrendRun>(run: Run): Run {
+  const windows = treatedStages(run)
+  const [first] = windows
+  if (first === undefined) return { ...run, windows: [] }
+  const cell = p95CellOf(run)
+  const sum = (of: (window: (typeof windows)[number]) => number) =>
+    windows.reduce((total, window) => total + of(window), 0)
+  const merged = { ...first, calls: sum(({ calls }) => calls), failed: sum(({ failed }) => failed) }
+  return { ...run, windows: [{ ...merged, cells: cell === undefined ? [] : [[cell, 1]] }] }
+}
+
+function errorRatioOf(run: TrendRun): Observation | undefined {
   const windows = treatedStages(run)
   const calls = windows.reduce((sum, window) => sum + window.calls, 0)
   if (calls === 0) return undefined
@@ -199,12 +240,12 @@ function errorRatioOf(run: RunSummary): Observation | undefined {
 }
 
 interface Measured {
-  readonly run: RunSummary
+  readonly run: TrendRun
   readonly value: Observation
 }
 
 /** A run without evidence measured no effect of the faults. Runs without faults still show the noise. */
-const isComparable = (run: RunSummary): boolean => run.verdict !== 'no evidence' || isSameInBothArms(run)
+const isComparable = (run: TrendRun): boolean => run.verdict !== 'no evidence' || isSameInBothArms(run)
 
 /**
  * Returns the trend of a metric over runs of one series, in any order. Runs without evidence do not count. The answer is valid however often somebody looks
@@ -212,7 +253,7 @@ const isComparable = (run: RunSummary): boolean => run.verdict !== 'no evidence'
  * `improving`; with a lag-1 autocorrelation of 0.3, at most 10 %.
  */
 export function trendOf(
-  summaries: readonly RunSummary[],
+  summaries: readonly TrendRun[],
   metric: TrendMetric,
   { across }: TrendOptions = {},
 ): Trend {
@@ -269,7 +310,7 @@ function noiseOf(measured: readonly Measured[], split: number | undefined): Nois
   }
 }
 
-const isSameInBothArms = ({ kind, arms, faults }: RunSummary): boolean =>
+const isSameInBothArms = ({ kind, arms, faults }: TrendRun): boolean =>
   (kind === 'comparison' || kind === 'paired') &&
   faults.length === 0 &&
   arms.length > 1 &&
@@ -346,7 +387,7 @@ const order: Readonly<Record<Trend['answer'], number>> = {
  * Returns the trends of all series and metrics, adjusted for their number. Degrading trends that hold come first, then
  * other degrading trends; within a rank, the smallest p-value comes first.
  */
-export function regressions(summaries: readonly RunSummary[], options: TrendOptions = {}): Regression[] {
+export function regressions(summaries: readonly TrendRun[], options: TrendOptions = {}): Regression[] {
   const found = comparable(summaries, options).flatMap(({ key, runs }) => {
     const { name, id } = runs.at(-1)!
     return trendMetrics.map((metric) => ({ key, name, run: id, trend: trendOf(runs, metric, options) }))

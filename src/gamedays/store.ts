@@ -1,8 +1,9 @@
 import type { KeyObject } from 'node:crypto'
 import { open, readdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chainHash, formatLine, readChain, ROOT } from '../chaos/journal/chain.ts'
-import { openKey, readKey, readOrNothing } from '../chaos/journal/head.ts'
+import { chainHash, formatLine, ROOT } from '../chaos/journal/chain.ts'
+import { readChain } from '../chaos/journal/read-chain.ts'
+import { openKey, readKey } from '../chaos/journal/head.ts'
 import { makeFolder } from '../units/folder.ts'
 import type { GameDayRecord } from './record.ts'
 
@@ -44,9 +45,10 @@ export async function readGameDays(stateDir: string): Promise<StoredGameDays> {
 
 async function readOne(file: string, key: KeyObject | undefined): Promise<GameDayRecord | string> {
   if (key === undefined) return 'cannot be checked: the state folder has no key'
-  const { lines, broken } = readChain((await readOrNothing(file)) ?? '', key)
-  if (broken !== undefined) return `line ${broken.line} ${broken.why}`
-  const record = (lines[0] as { readonly gameDay?: GameDayRecord } | undefined)?.gameDay
+  const chain = await readChain(file, key)
+  if (chain?.broken !== undefined) return `line ${chain.broken.line} ${chain.broken.why}`
+  if (chain !== undefined && chain.cutBytes > 0) return 'is cut off in the middle'
+  const record = (chain?.header as { readonly gameDay?: GameDayRecord } | undefined)?.gameDay
   return record?.format === 1 ? record : 'holds no GameDay of this version'
 }
 

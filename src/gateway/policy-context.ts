@@ -1,6 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { chmod, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { chmod } from 'node:fs/promises'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { DurableRecord, DurableRecords, DurableStore, PolicyContext } from '../mesh/policy.ts'
 import { ExpiryQueue } from '../mesh/time-limit.ts'
@@ -11,6 +10,7 @@ import { notePolicies } from '../telemetry/events.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { makeFolder } from '../units/folder.ts'
 import { type Level, LevelProcess } from './records-level.ts'
+import { holderOf, noteHolder, recordsFolder } from './state-lock.ts'
 
 /** The policy context of a gateway, with the state of all policies. */
 export interface GatewayPolicyContext extends PolicyContext {
@@ -75,9 +75,6 @@ const CLOSE_MS: Millis = 2_000
 /** Interval between deletions of expired records that no policy has taken, in milliseconds. */
 const SWEEP_MS: Millis = 60_000
 
-/** File beside the store with the process id of its current or last gateway, for messages. */
-const HOLDER = 'gateway.pid'
-
 /** Least time between warnings about a full store, in milliseconds. */
 const WARN_MS: Millis = 60_000
 
@@ -118,7 +115,7 @@ export async function openDurable({
   level: levelIn = (folder) => new LevelProcess(folder),
 }: DurableParts): Promise<OpenedStore> {
   if (stateDir === undefined) return {}
-  const folder = join(stateDir, 'records')
+  const folder = recordsFolder(stateDir)
   try {
     makeFolder(folder, 0o700)
     await chmod(folder, 0o700)
@@ -130,14 +127,14 @@ export async function openDurable({
       await level.close()
       throw error
     }
-    await writeFile(join(stateDir, HOLDER), String(process.pid), { mode: 0o600 })
+    await noteHolder(stateDir)
     return { store }
   } catch (error) {
     const cause = causeOf(error)
     if (cause.code === 'LEVEL_LOCKED') {
-      const holder = await readFile(join(stateDir, HOLDER), 'utf8').catch(() => 'unknown')
+      const holder = await holderOf(stateDir)
       throw new Error(
-        `another gateway uses ${stateDir} (process ${holder.trim()}): stop the other gateway, or set another gateway.stateDir`,
+        `another gateway uses ${stateDir} (process ${holder}): stop the other gateway, or set another gateway.stateDir`,
       )
     }
     log.warn({ folder, ...cause }, 'cannot open the store: idempotency keys will not outlive this process')

@@ -114,3 +114,19 @@ test('a gateway keeps its id, and a copied or restored folder gets another', asy
   await truncate(join(folder, 'gateway-id.json'), 3)
   assert.notEqual((await openGatewayId(folder)).id, first.id)
 })
+
+test('a ledger that is damaged again keeps both damaged files, and all entries that can be read', async () => {
+  const { folder, path } = await written()
+  for (const [cut, aside] of [
+    [8, '.damaged'],
+    [4, '.damaged.2'],
+  ] as const) {
+    const lines = (await readFile(path, 'utf8')).split('\n')
+    const damaged = [...lines.slice(0, cut), 'no line', ''].join('\n')
+    await writeFile(path, damaged)
+    const { runs, damage } = await reopened(folder)
+    assert.match(String(damage), /is no line of a journal/)
+    assert.equal(runs.length, cut - 1)
+    assert.equal(await readFile(`${path}${aside}`, 'utf8'), damaged)
+  }
+})

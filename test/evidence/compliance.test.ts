@@ -10,7 +10,7 @@ import { evidenceDocument, reportOn } from '../../src/evidence/compliance-report
 import { DAY_MS, parsePeriod, type Period } from '../../src/evidence/period.ts'
 import { documentFormats, rendered } from '../../src/evidence/signed-document.ts'
 import type { RunSummary } from '../../src/evidence/summary.ts'
-import { dayMs, faultOf, summaryOf } from './compliance-runs.ts'
+import { dayMs, faultOf, summaryOn } from './runs.ts'
 
 /** A mapping as written in a file. */
 const written = (requirement: object = {}, more: object = {}) => ({
@@ -95,10 +95,10 @@ test('a wrong period is refused in a sentence', () => {
 test('a run belongs to the period in which the run began', () => {
   const [from, to] = [dayMs('2026-10-01'), dayMs('2027-01-01')]
   const runs = [
-    summaryOf('before', '2026-09-30', { at: from - 1 }),
-    summaryOf('last', '2026-12-31', { at: to - 1 }),
-    summaryOf('first', '2026-10-01', { at: from }),
-    summaryOf('after', '2027-01-01', { at: to }),
+    summaryOn('before', '2026-09-30', { at: from - 1 }),
+    summaryOn('last', '2026-12-31', { at: to - 1 }),
+    summaryOn('first', '2026-10-01', { at: from }),
+    summaryOn('after', '2027-01-01', { at: to }),
   ]
   const found = evidenceOf(runs)
   assert.deepEqual(idsOf(found), ['first', 'last'])
@@ -107,10 +107,10 @@ test('a run belongs to the period in which the run began', () => {
 
 test('a failed run is evidence of testing, and a run without evidence is none', () => {
   const runs = [
-    summaryOf('good', '2026-10-02'),
-    summaryOf('weak', '2026-10-03', { verdict: 'held (weak)', reasons: ['below_floor'] }),
-    summaryOf('bad', '2026-10-04', { verdict: 'failed' }),
-    summaryOf('empty', '2026-10-05', { verdict: 'no evidence', reasons: ['not_overlapping'] }),
+    summaryOn('good', '2026-10-02'),
+    summaryOn('weak', '2026-10-03', { verdict: 'held (weak)', reasons: ['below_floor'] }),
+    summaryOn('bad', '2026-10-04', { verdict: 'failed' }),
+    summaryOn('empty', '2026-10-05', { verdict: 'no evidence', reasons: ['not_overlapping'] }),
   ]
   const found = evidenceOf(runs)
   assert.deepEqual(idsOf(found), ['good', 'weak', 'bad'])
@@ -118,7 +118,7 @@ test('a failed run is evidence of testing, and a run without evidence is none', 
   assert.deepEqual(found.others, [
     {
       id: 'empty',
-      name: 'latency of search',
+      name: 'drill',
       at: '2026-10-05T12:00:00.000Z',
       reasons: ['not_overlapping'],
       why: 'no evidence',
@@ -129,17 +129,17 @@ test('a failed run is evidence of testing, and a run without evidence is none', 
 })
 
 test('a period without a supporting run is a gap, and the gap has a reason', () => {
-  const empty = summaryOf('empty', '2026-10-05', { verdict: 'no evidence', reasons: ['no_effective_fault'] })
+  const empty = summaryOn('empty', '2026-10-05', { verdict: 'no evidence', reasons: ['no_effective_fault'] })
   assert.equal(evidenceOf([]).gap, 'no run')
-  assert.equal(evidenceOf([summaryOf('soak', '2026-10-02', { kind: 'soak' })]).gap, 'no run')
+  assert.equal(evidenceOf([summaryOn('soak', '2026-10-02', { kind: 'soak' })]).gap, 'no run')
   assert.equal(
-    evidenceOf([summaryOf('other', '2026-10-02', { faults: [faultOf('rpc.error')] })]).gap,
+    evidenceOf([summaryOn('other', '2026-10-02', { faults: [faultOf('rpc.error')] })]).gap,
     'no run',
   )
   assert.equal(evidenceOf([empty]).gap, 'only runs without evidence')
   assert.equal(evidenceOf([empty]).due.state, 'never tested')
   const strict = { supports: { kinds: ['guarded'], faults: ['*'], verdict: ['passed'] } }
-  const failed = evidenceOf([empty, summaryOf('bad', '2026-10-06', { verdict: 'failed' })], {
+  const failed = evidenceOf([empty, summaryOn('bad', '2026-10-06', { verdict: 'failed' })], {
     requirement: strict,
   })
   assert.equal(failed.gap, 'no supporting run')
@@ -151,15 +151,15 @@ test('a period without a supporting run is a gap, and the gap has a reason', () 
 
 test('a run whose named fault took no effect supports nothing', () => {
   const faults = [faultOf('conn.reset', 0), faultOf('rpc.error', 40)]
-  const found = evidenceOf([summaryOf('run', '2026-10-02', { faults })])
+  const found = evidenceOf([summaryOn('run', '2026-10-02', { faults })])
   assert.equal(found.gap, 'no supporting run')
   assert.equal(found.others[0]?.why, 'no effect of a named fault')
   const both = [...faults, faultOf('conn.latency', 1)]
-  assert.equal(evidenceOf([summaryOf('run', '2026-10-02', { faults: both })]).gap, null)
+  assert.equal(evidenceOf([summaryOn('run', '2026-10-02', { faults: both })]).gap, null)
 })
 
 test('a requirement is in time on its last day, and overdue from the next day on', () => {
-  const run = summaryOf('run', '2025-11-30')
+  const run = summaryOn('run', '2025-11-30')
   const dueAt = (nowMs: number) => evidenceOf([run], { period: periodOf('2026Q4', nowMs) }).due
   const lastDay = { state: 'in time', day: '2026-11-30' }
   const overdue = { state: 'overdue', day: '2026-12-01' }
@@ -168,14 +168,14 @@ test('a requirement is in time on its last day, and overdue from the next day on
   assert.deepEqual(dueAt(dayMs('2026-12-01') - 1), lastDay)
   assert.deepEqual(dueAt(dayMs('2026-12-01')), overdue)
   assert.deepEqual(dueAt(LATE), overdue)
-  const late = summaryOf('run', '2025-11-30', { at: dayMs('2025-12-01') - 1 })
-  const early = summaryOf('run', '2025-11-30', { at: dayMs('2025-11-30') })
+  const late = summaryOn('run', '2025-11-30', { at: dayMs('2025-12-01') - 1 })
+  const early = summaryOn('run', '2025-11-30', { at: dayMs('2025-11-30') })
   for (const one of [late, early])
     assert.deepEqual(evidenceOf([one], { period: periodOf('2026Q4', dayMs('2026-12-01')) }).due, overdue)
 })
 
 test('a past period is judged at its end, by runs up to its end', () => {
-  const runs = [summaryOf('old', '2025-01-01'), summaryOf('new', '2026-02-01')]
+  const runs = [summaryOn('old', '2025-01-01'), summaryOn('new', '2026-02-01')]
   assert.deepEqual(evidenceOf(runs, { period: periodOf('2025Q4') }).due, {
     state: 'in time',
     day: '2026-01-01',
@@ -194,11 +194,11 @@ test('a requirement without an interval has no due date', () => {
 test('recovery times count only for runs that promised a time', () => {
   const rto = (promisedMs: number | null, measuredMs: number | null) => ({ rto: { promisedMs, measuredMs } })
   const runs = [
-    summaryOf('a', '2026-10-01', rto(30_000, 30_000)),
-    summaryOf('b', '2026-10-02', rto(30_000, 30_001)),
-    summaryOf('c', '2026-10-03', rto(30_000, null)),
-    summaryOf('d', '2026-10-04', rto(null, 5)),
-    summaryOf('e', '2026-10-05', { ...rto(30_000, 1), verdict: 'no evidence', reasons: ['stopped'] }),
+    summaryOn('a', '2026-10-01', rto(30_000, 30_000)),
+    summaryOn('b', '2026-10-02', rto(30_000, 30_001)),
+    summaryOn('c', '2026-10-03', rto(30_000, null)),
+    summaryOn('d', '2026-10-04', rto(null, 5)),
+    summaryOn('e', '2026-10-05', { ...rto(30_000, 1), verdict: 'no evidence', reasons: ['stopped'] }),
   ]
   assert.deepEqual(evidenceOf(runs).recovery, { promised: 3, met: 1, notMeasured: 1 })
 })
@@ -230,9 +230,9 @@ const making = {
 
 test('a report names source, date, missing check, environments and limits in each format', () => {
   const runs = [
-    summaryOf('one', '2026-10-02', { environment: 'staging' }),
-    summaryOf('two', '2026-10-03', { environment: 'load-test' }),
-    summaryOf('not-used', '2026-10-03', { environment: 'unseen', kind: 'soak' }),
+    summaryOn('one', '2026-10-02', { environment: 'staging' }),
+    summaryOn('two', '2026-10-03', { environment: 'load-test' }),
+    summaryOn('not-used', '2026-10-03', { environment: 'unseen', kind: 'soak' }),
   ]
   const report = reportOn(mappingOf(), runs, making)
   assert.deepEqual(report.environments, ['load-test', 'staging'])
@@ -265,7 +265,7 @@ test('a report names source, date, missing check, environments and limits in eac
 
 test('HTML and Markdown escape names from runs and mappings', () => {
   const nasty = '</script><img src=x onerror=alert(1)>'
-  const run = summaryOf('one', '2026-10-02', { name: nasty, environment: nasty, by: nasty })
+  const run = summaryOn('one', '2026-10-02', { name: nasty, environment: nasty, by: nasty })
   const report = reportOn(mappingOf({ ref: nasty, text: nasty }, { title: nasty }), [run], making)
   const html = rendered(evidenceDocument, { report, signature: null }, 'html')
   assert.ok(!html.includes('<img'))
@@ -278,7 +278,7 @@ test('HTML and Markdown escape names from runs and mappings', () => {
 
 test('a report does not depend on the order of the runs', () => {
   const runs = Array.from({ length: 6 }, (_, at) =>
-    summaryOf(`run-${at}`, '2026-10-02', { at: dayMs('2026-10-02') + Math.floor(at / 2) * DAY_MS }),
+    summaryOn(`run-${at}`, '2026-10-02', { at: dayMs('2026-10-02') + Math.floor(at / 2) * DAY_MS }),
   )
   const report = reportOn(mappingOf(), runs, making)
   assert.deepEqual(reportOn(mappingOf(), [...runs].reverse(), making), report)
@@ -298,7 +298,7 @@ test('no text of a mapping claims a result, or stands for a test by attackers', 
 
 test('a run of a time after the judgement is no test yet', () => {
   const period = periodOf('2026Q4', dayMs('2026-11-01'))
-  const late = summaryOf('late', '2026-12-20')
+  const late = summaryOn('late', '2026-12-20')
   const { runs, due } = evidenceOf([late], { period })
   assert.deepEqual([runs.length, due.state], [0, 'never tested'])
   const mapping = mappingOf()

@@ -327,3 +327,15 @@ test('a folder that is a file is refused', async (t) => {
   await writeFile(join(folder, 'experiments'), '')
   await assert.rejects(RunJournal.open(join(folder, 'experiments'), key), /EEXIST/)
 })
+
+test('an unfinished run that cannot be used does not replace an earlier one that was put aside', async (t) => {
+  const folder = await folderOf(t)
+  await RunJournal.open(folder, key)
+  for (const text of ['first', 'second']) {
+    await writeFile(join(folder, 'open-forged.json'), text)
+    await RunJournal.open(folder, key)
+  }
+  assert.equal(await readFile(join(folder, 'open-forged.json.damaged'), 'utf8'), 'first')
+  assert.equal(await readFile(join(folder, 'open-forged.json.damaged.2'), 'utf8'), 'second')
+  assert.equal((await why(folder)).length, 2, 'both stay problems')
+})

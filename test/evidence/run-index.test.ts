@@ -19,7 +19,11 @@ import { newKey, openPrivateKey, sign } from '../../src/approval/keys.ts'
 import { chainHash, formatLine } from '../../src/chaos/journal/chain.ts'
 import { readKey, writeHead } from '../../src/chaos/journal/head.ts'
 import { anchorOf, unprovenBy } from '../../src/evidence/anchor.ts'
-import { indexPath, readIndex, RunIndex } from '../../src/evidence/run-index.ts'
+import { drained } from '../../src/chaos/journal/read-chain.ts'
+import { checkIndex, readIndex, readRuns } from '../../src/evidence/read-index.ts'
+import { indexPath, RunIndex } from '../../src/evidence/run-index.ts'
+import type { RunField, Wanted } from '../../src/evidence/stored-run.ts'
+import type { RunSummary } from '../../src/evidence/summary.ts'
 import { summary } from './runs.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-index-'))
@@ -42,7 +46,13 @@ async function copyOf(own: string): Promise<string> {
   return copy
 }
 
-const idsOf = async (own: string) => (await readIndex(own)).runs.map(({ id }) => id)
+async function runsOf(own: string): Promise<readonly RunSummary[]> {
+  const runs: RunSummary[] = []
+  await drained(readRuns(own), (run) => runs.push(run))
+  return runs
+}
+
+const idsOf = async (own: string) => (await runsOf(own)).map(({ id }) => id)
 
 test('an index keeps runs over processes, each once', async () => {
   const own = await written(3)
@@ -52,7 +62,7 @@ test('an index keeps runs over processes, each once', async () => {
   await index.addRuns([summary(3)], 9)
   await index.close()
   assert.deepEqual(await idsOf(own), ['run-0', 'run-1', 'run-2', 'run-3'])
-  assert.deepEqual((await readIndex(own)).problems, [])
+  assert.deepEqual((await checkIndex(own)).problems, [])
 })
 
 test('an index tells each run once, of earlier processes and of a damaged index as well', async () => {
@@ -85,7 +95,7 @@ test('a process that ends at any byte of a line loses this line only, and the in
     const copy = await copyOf(own)
     await truncate(indexPath(copy), size)
     await writeFile(join(copy, 'runs.head'), head)
-    const torn = await readIndex(copy)
+    const torn = await checkIndex(copy)
     assert.equal(torn.problems.length, 1, `cut at ${size}`)
     assert.match(torn.problems[0]!, /cut off in the middle/)
     const opened = await RunIndex.open(copy, 7)
@@ -93,7 +103,7 @@ test('a process that ends at any byte of a line loses this line only, and the in
     await opened.index.addRuns([summary(9)], 8)
     await opened.index.close()
     assert.deepEqual(await idsOf(copy), ['run-0', 'run-1', 'run-2', 'run-3', 'run-9'])
-    const { cuts, problems } = await readIndex(copy)
+    const { cuts, problems } = await checkIndex(copy)
     assert.deepEqual([cuts, problems], [1, []])
     await rm(copy, { recursive: true })
   }
@@ -116,12 +126,12 @@ test('a changed, removed, swapped or forged line is found', async () => {
   for (const [name, change] of Object.entries(changes)) {
     const copy = await copyOf(own)
     await writeFile(indexPath(copy), change(lines).join('\n'))
-    assert.ok((await readIndex(copy)).problems.length > 0, name)
+    assert.ok((await checkIndex(copy)).problems.length > 0, name)
     const { index, problem } = await RunIndex.open(copy, 0)
     await index.close()
     assert.notEqual(problem, undefined, name)
     assert.match(
-      (await readIndex(copy)).problems.join(),
+      (await checkIndex(copy)).problems.join(),
       /records earlier damage/,
       `${name}: the damage is kept`,
     )
@@ -131,18 +141,18 @@ test('a changed, removed, swapped or forged line is found', async () => {
 test('an anchor finds a change by somebody who has the key of the folder', async () => {
   const own = await written(5)
   const { pem, publicText } = newKey('a passphrase of tests')
-  const anchor = anchorOf(await readIndex(own), 0)!
+  const anchor = anchorOf(await checkIndex(own), 0)!
   const signed = {
     anchor,
     signature: { ...sign('anchor', anchor, openPrivateKey(pem, 'a passphrase of tests')!, 'alice') },
   }
   const trusted = new Map([['alice', publicText]])
-  assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
+  assert.equal(unprovenBy(signed, await checkIndex(own), trusted), undefined)
   // Later runs do not matter.
   const { index } = await RunIndex.open(own, 0)
   await index.addRuns([summary(5)], 5)
   await index.close()
-  assert.equal(unprovenBy(signed, await readIndex(own), trusted), undefined)
+  assert.equal(unprovenBy(signed, await checkIndex(own), trusted), undefined)
   // The forger has the folder with its key, and writes a whole new index.
   const forged = await copyOf(own)
   await rm(indexPath(forged))
@@ -151,13 +161,13 @@ test('an anchor finds a change by somebody who has the key of the folder', async
   for (let at = 0; at < 6; at++)
     await other.index.addRuns([summary(at, at === 2 ? { verdict: 'failed' } : {})], at)
   await other.index.close()
-  const read = await readIndex(forged)
+  const read = await checkIndex(forged)
   assert.deepEqual(read.problems, [], 'the chain alone does not find the forger')
   assert.match(String(unprovenBy(signed, read, trusted)), /a line before the anchor .* was changed/)
-  assert.match(String(unprovenBy(signed, await readIndex(await written(2)), trusted)), /knows 6 lines/)
-  assert.match(String(unprovenBy(signed, await readIndex(own), new Map())), /not trusted/)
+  assert.match(String(unprovenBy(signed, await checkIndex(await written(2)), trusted)), /knows 6 lines/)
+  assert.match(String(unprovenBy(signed, await checkIndex(own), new Map())), /not trusted/)
   const bad = { ...signed, anchor: { ...anchor, runs: 4 } }
-  assert.match(String(unprovenBy(bad, await readIndex(own), trusted)), /signature of alice is not valid/)
+  assert.match(String(unprovenBy(bad, await checkIndex(own), trusted)), /signature of alice is not valid/)
 })
 
 test('a line that is no summary is left out of the runs, and is no damage', async () => {
@@ -168,7 +178,7 @@ test('a line that is no summary is left out of the runs, and is no damage', asyn
   assert.deepEqual(await idsOf(own), ['run-0', 'run-1'])
   assert.equal((await readIndex(own)).unread, 1)
   await appendFile(indexPath(own), 'no line\n')
-  assert.match((await readIndex(own)).problems.join(), /is no line of a journal/)
+  assert.match((await checkIndex(own)).problems.join(), /is no line of a journal/)
 })
 
 test('each damaged index is kept: a second damage overwrites no evidence of the first', async () => {
@@ -197,8 +207,8 @@ test('an index without the key of its folder is damaged, and no empty index', as
 
 test('a line without an end is no line, and a device is no index', async () => {
   const own = await written(1)
-  await appendFile(indexPath(own), Buffer.alloc(9 * 1024 ** 2, 'x'))
-  assert.match(String((await readIndex(own)).damage), /line 3 of .* is no line of a journal/)
+  await appendFile(indexPath(own), Buffer.alloc(17 * 1024 ** 2, 'x'))
+  assert.match(String((await readIndex(own)).damage), /line 3 of .* is longer than/)
   await rm(indexPath(own))
   await symlink('/dev/zero', indexPath(own))
   await assert.rejects(readIndex(own), /runs.jsonl is no regular file/)
@@ -249,3 +259,65 @@ test(
     assert.deepEqual([read.runs.length, read.problems], [1 + Number(at) - 12, []])
   },
 )
+test('an index that is damaged again keeps both damaged files, and all runs that can be read', async () => {
+  const own = await written(5)
+  for (const [cut, aside] of [
+    [5, '.damaged'],
+    [3, '.damaged.2'],
+  ] as const) {
+    const lines = (await readFile(indexPath(own), 'utf8')).split('\n')
+    const damaged = [...lines.slice(0, cut), 'no line', ''].join('\n')
+    await writeFile(indexPath(own), damaged)
+    const { index, problem } = await RunIndex.open(own, 0)
+    await index.close()
+    assert.match(String(problem), /is no line of a journal/)
+    assert.equal(await readFile(`${indexPath(own)}${aside}`, 'utf8'), damaged)
+    assert.equal((await idsOf(own)).length, cut - 1)
+  }
+})
+
+test('a reader gets the fields, arms and runs that it wants, and the chain is checked all the same', async () => {
+  const own = join(folder, String(folders++))
+  const { index } = await RunIndex.open(own, 0)
+  const [window] = summary().windows
+  const windows = ['control', 'treatment'].map((arm) => ({ ...window!, arm, cells: cells.slice() }))
+  const runs = [summary(0, { windows }), summary(1, { name: 'a "cells":"1:2" b', windows })]
+  await index.addRuns(runs, 0)
+  await index.close()
+  assert.deepEqual(await runsOf(own), runs, 'everything')
+  const of = async <Field extends RunField>(wanted: Wanted<Field>) => {
+    const found: Pick<RunSummary, Field>[] = []
+    const check = await drained(readRuns(own, wanted), (run) => found.push(run))
+    return { found, check }
+  }
+  const { found: treated } = await of({ arms: ['treatment'] })
+  assert.deepEqual(
+    treated.map((run) => run.windows.map((one) => one.cells)),
+    [
+      [[], cells],
+      [[], cells],
+    ],
+  )
+  const { found: bare } = await of({ arms: [] })
+  assert.deepEqual(
+    bare,
+    runs.map((run) => ({ ...run, windows: windows.map((one) => ({ ...one, cells: [] })) })),
+  )
+  const { found: names } = await of({ fields: ['name'], only: ({ id }) => id === 'run-1' })
+  assert.deepEqual(
+    names.map(({ name }) => name),
+    ['a "cells":"1:2" b'],
+  )
+  // A change of durations that nobody asks for is found.
+  const text = await readFile(indexPath(own), 'utf8')
+  await writeFile(indexPath(own), text.replace('7:300', '7:301'))
+  const { found, check } = await of({ fields: ['id'] })
+  assert.deepEqual(found, [])
+  assert.match(check.problems.join(), /line 2 of .* was changed/)
+})
+
+const cells: [number, number][] = [
+  [0, 1],
+  [7, 300],
+  [1_234, 20],
+]

@@ -1,11 +1,34 @@
+import { DAY_MS } from '../../src/evidence/period.ts'
 import { RunIndex } from '../../src/evidence/run-index.ts'
-import type { RunSummary } from '../../src/evidence/summary.ts'
+import { runSummary, type RunSummary } from '../../src/evidence/summary.ts'
 
 const hour = 3_600_000
 
+/** Returns the first millisecond of a day of UTC. */
+export const dayMs = (day: string): number => Date.parse(`${day}T00:00:00Z`)
+
+/** Returns a fault of this type whose effects were masked. */
+export const faultOf = (type: string, applied = 50): RunSummary['faults'][number] => ({
+  name: type.replace('.', '-'),
+  type,
+  planned: null,
+  drawn: applied,
+  applied,
+  notApplicable: 0,
+  notReached: 0,
+  masked: applied,
+  delayed: 0,
+  surfaced: 0,
+  escaped: 0,
+})
+
+/** A summary of a run on a day of UTC; see `summary`. */
+export const summaryOn = (id: string, day: string, more: Partial<RunSummary> = {}): RunSummary =>
+  summary(0, { id, at: dayMs(day) + DAY_MS / 2, ...more })
+
 /** A summary of a passed run with 100 calls of the treatment; `at` hours after the epoch. */
 export function summary(at = 0, more: Partial<RunSummary> = {}): RunSummary {
-  return {
+  return runSummary.parse({
     format: 1,
     id: `run-${at}`,
     kind: 'guarded',
@@ -32,21 +55,7 @@ export function summary(at = 0, more: Partial<RunSummary> = {}): RunSummary {
     targets: [{ server: 'search', tool: 'query', effect: 'read_only' }],
     load: { model: 'real', rate: null, concurrency: null },
     arms: [],
-    faults: [
-      {
-        name: 'slow',
-        type: 'conn.latency',
-        planned: null,
-        drawn: 50,
-        applied: 50,
-        notApplicable: 0,
-        notReached: 0,
-        masked: 40,
-        delayed: 10,
-        surfaced: 0,
-        escaped: 0,
-      },
-    ],
+    faults: [faultOf('conn.latency')],
     windows: [
       {
         phase: 'stage',
@@ -72,7 +81,7 @@ export function summary(at = 0, more: Partial<RunSummary> = {}): RunSummary {
     reasons: [],
     share: 0.5,
     ...more,
-  }
+  })
 }
 
 /** Writes an index of these runs to a state folder. */

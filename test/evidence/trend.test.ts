@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { DAY_MS } from '../../src/evidence/period.ts'
 import type { RunSummary } from '../../src/evidence/summary.ts'
 import {
   amongAll,
   comparable,
+  compacted,
   measuredIn,
   regressions,
   type Trend,
   trendOf,
 } from '../../src/evidence/trend.ts'
-import { runSummary } from '../../src/evidence/summary.ts'
 import { createRandom } from '../../src/experiments/statistics/random.ts'
 import { normal } from '../experiments/statistics/simulated.ts'
-
-const DAY_MS = 86_400_000
+import { summary } from './runs.ts'
 
 const window = (cells: [number, number][], failed = 0, more: object = {}) => {
   const calls = cells.reduce((sum, [, count]) => sum + count, 0)
@@ -34,45 +34,12 @@ const window = (cells: [number, number][], failed = 0, more: object = {}) => {
 
 /** Returns a run on a day with a recovery time. */
 function run(day: number, recoveryMs: number | null, more: Partial<RunSummary> = {}): RunSummary {
-  return runSummary.parse({
-    format: 1,
+  return summary(0, {
     id: `run-${String(day).padStart(3, '0')}`,
-    kind: 'guarded',
-    name: 'nightly',
-    plan: 'p',
-    shape: 's',
     at: day * DAY_MS,
-    tookMs: 60_000,
-    version: '1.0.0',
-    gateway: null,
-    bootId: null,
-    environment: 'staging',
-    replicas: 1,
-    hashes: { config: 'c', policies: 'a', faults: 'f', targets: 't', load: 'l' },
-    seed: null,
-    host: { class: 'h', cpu: 'x', cores: 2, memoryBytes: 1, node: 'v24', container: false },
-    era: 'modern',
-    transport: 'http',
-    by: 'ci',
-    approver: null,
-    approverProof: null,
-    envelope: null,
-    trust: null,
-    targets: [],
-    load: { model: 'open', rate: 50, concurrency: null },
-    arms: [],
     faults: [],
     windows: [],
-    transitions: [],
-    recoveries: [],
-    claims: [],
-    estimates: [],
     rto: { promisedMs: null, measuredMs: recoveryMs },
-    everyMs: null,
-    state: 'completed',
-    verdict: 'passed',
-    reasons: [],
-    share: null,
     ...more,
   })
 }
@@ -155,6 +122,14 @@ test('the p95 and the error ratio come from all stages of the treatment together
   assert.equal(measuredIn(measured, 'error_ratio')!.value, 0.1)
   assert.equal(measuredIn(run(1, null), 'p95'), undefined)
   assert.equal(measuredIn(run(1, null), 'error_ratio'), undefined)
+  for (const one of [measured, run(1, null)])
+    for (const metric of ['recovery', 'p95', 'error_ratio'] as const)
+      assert.deepEqual(
+        measuredIn(compacted(one), metric),
+        measuredIn(one, metric),
+        `${metric}, in less memory`,
+      )
+  assert.equal(compacted(measured).windows.flatMap(({ cells }) => cells).length, 1)
 })
 
 test('errors that begin after runs without any error degrade', () => {
@@ -295,7 +270,7 @@ test('the list of regressions begins with the degrading series that holds', () =
   assert.equal(list.length, 6)
   assert.deepEqual(
     [list[0]!.trend.answer, list[0]!.holds, list[0]!.key.shape, list[0]!.run],
-    ['degrading', true, 's', 'run-029'],
+    ['degrading', true, 'shape', 'run-029'],
   )
   assert.equal(list[1]!.trend.answer, 'no change found')
   assert.ok(list.slice(2).every(({ trend, holds }) => trend.answer === 'not enough data' && !holds))

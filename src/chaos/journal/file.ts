@@ -2,10 +2,12 @@ import type { KeyObject } from 'node:crypto'
 import { appendFile, rename, stat, truncate } from 'node:fs/promises'
 import type { Clock } from '../../mesh/clock.ts'
 import { WriteQueue } from '../../mesh/write-queue.ts'
-import { type Chain, chainHash, formatLine, type Line, readChain, ROOT } from './chain.ts'
+import { nameAside } from '../../units/name-aside.ts'
+import { chainHash, formatLine, type Line, ROOT } from './chain.ts'
 import type { JournalEntry } from './entry.ts'
-import { type Head, headPath, lostAfter, openKey, readHead, readOrNothing, writeHead } from './head.ts'
+import { type Head, headPath, lostAfter, openKey, readHead, writeHead } from './head.ts'
 import type { Sink } from './journal.ts'
+import { type Chain, type ChainLines, readChain } from './read-chain.ts'
 
 /** Maximum number of entries waiting to be written; further entries are dropped, and the journal says so. */
 const MAX_WAITING = 100_000
@@ -174,34 +176,37 @@ export class JournalFile implements Sink {
     const { path, keptIn } = this.#parts
     const key = await openKey(keptIn)
     const head = await readHead(this.#headPath, key)
-    const text = (await readOrNothing(path)) ?? ''
-    const chain = readChain(text, key)
+    const chain = (await readChain(path, key)) ?? NO_CHAIN
+    const isEmpty = chain.bytes + chain.cutBytes === 0 && chain.broken === undefined
     this.#takeOver(typeof head === 'string' ? 0 : lostAfter(head, chain))
     if (typeof head === 'string') {
-      if (text !== '') await this.#putAside(head === 'none' ? 'has no head' : 'has a forged head')
+      if (!isEmpty) await this.#putAside(head === 'none' ? 'has no head' : 'has a forged head')
       this.#beginAgain(chain, head)
       return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
     const next: Head = { ...head, file: head.file + 1, line: 0 }
     // The process ended between renaming the file and beginning a new file; or the file is lost, which `verify` will
     // report.
-    if (text === '') {
+    if (isEmpty) {
       if (head.file === 0) this.#beginAgain(chain, 'none')
       return { key, size: 0, head: next }
     }
-    const whole = chain.lines.length
     const why = damageIn(chain, head)
     if (why !== undefined) {
       await this.#putAside(why)
       return { key, size: 0, head: next }
     }
-    if (chain.broken !== undefined) {
+    if (chain.cutBytes > 0) {
       // The last line was cut off while being written, as by a kill or a full disk: its entry is lost.
       await truncate(path, chain.bytes)
       this.#drop(1)
     }
     const { file = head.file } = chain.header ?? {}
-    return { key, size: chain.bytes, head: { ...head, file, line: whole, hash: chain.hashes.at(-1) ?? ROOT } }
+    return {
+      key,
+      size: chain.bytes,
+      head: { ...head, file, line: chain.hashes.length, hash: chain.hashes.at(-1) ?? ROOT },
+    }
   }
 
   /** Counts the entries an earlier process lost at the end of the file, and writes a gap line for them. */
@@ -217,9 +222,9 @@ export class JournalFile implements Sink {
   /**
    * Counts the entries of a journal that cannot be continued as dropped: otherwise the new journal would look complete.
    */
-  #beginAgain({ lines, bytes, broken }: Chain, head: 'none' | 'forged'): void {
+  #beginAgain({ lines, bytes, cutBytes, broken }: ChainLines, head: 'none' | 'forged'): void {
     const known = lines.filter(({ kind }) => kind !== 'header' && kind !== 'gap').length
-    const isUnread = broken !== undefined || bytes > 0 || head === 'forged'
+    const isUnread = broken !== undefined || bytes + cutBytes > 0 || head === 'forged'
     const count = Math.max(known, this.#written, isUnread ? 1 : 0)
     this.#written = 0
     if (count > 0) this.#drop(count)
@@ -227,8 +232,9 @@ export class JournalFile implements Sink {
 
   async #putAside(why: string): Promise<void> {
     const { path, onError } = this.#parts
-    onError(`${path} ${why}; it is kept as ${path}.damaged`)
-    await rename(path, `${path}.damaged`)
+    const aside = await nameAside(path)
+    onError(`${path} ${why}; it is kept as ${aside}`)
+    await rename(path, aside)
   }
 
   async #rotate(place: Place): Promise<void> {
@@ -253,6 +259,16 @@ const sizeOf = (path: string): Promise<number | undefined> =>
     ({ code }: NodeJS.ErrnoException) => (code === 'ENOENT' ? 0 : undefined),
   )
 
+/** The chain of a file that is missing or empty. */
+const NO_CHAIN: ChainLines = {
+  header: undefined,
+  hashes: [],
+  lines: [],
+  bytes: 0,
+  cutBytes: 0,
+  broken: undefined,
+}
+
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
@@ -261,10 +277,10 @@ const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
  * no damage.
  */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {
-  if (broken !== undefined && (!broken.isTorn || header === undefined))
-    return `is damaged: line ${broken.line} ${broken.why}`
-  if (header?.file === head.file + 1) return undefined
-  if (header?.file !== head.file) return `is file ${header?.file} of its journal, and not ${head.file}`
+  if (broken !== undefined) return `is damaged: line ${broken.line} ${broken.why}`
+  if (header === undefined) return 'is damaged: line 1 is cut off in the middle'
+  if (header.file === head.file + 1) return undefined
+  if (header.file !== head.file) return `is file ${header.file} of its journal, and not ${head.file}`
   if (head.line > 0 && hashes[head.line - 1] !== head.hash)
     return `contradicts its head: ${hashes.length} lines, expected ${head.line} or more`
   return undefined

@@ -10,7 +10,7 @@ import { open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { makeFolder } from '../../units/folder.ts'
-import type { Chain } from './chain.ts'
+import type { Chain } from './read-chain.ts'
 
 /**
  * State kept apart from a journal: the key of its chain, and the place where the journal ends. Write access to the
@@ -112,8 +112,8 @@ async function writeOver(path: string, text: string): Promise<void> {
 }
 
 /** Returns how many lost entries the head knows of that the newest file does not mention. */
-export function lostAfter({ file, line, lost = 0 }: Head, { header, lines }: Chain): number {
-  const isToldOf = header !== undefined && (header.file > file || lines.length > line)
+export function lostAfter({ file, line, lost = 0 }: Head, { header, hashes }: Chain): number {
+  const isToldOf = header !== undefined && (header.file > file || hashes.length > line)
   return isToldOf ? 0 : lost
 }
 

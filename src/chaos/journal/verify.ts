@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto'
-import { type Chain, type Line, readChain } from './chain.ts'
+import type { Line } from './chain.ts'
 import { type Head, headPath, lostAfter, readHead, readKey, readOrNothing } from './head.ts'
+import { type ChainLines, readChain } from './read-chain.ts'
 import { numbered } from '../../units/numbered.ts'
 
 /** A problem of a journal. */
@@ -30,7 +31,7 @@ const TRIES = 3
 
 interface ReadFile {
   readonly path: string
-  readonly chain: Chain
+  readonly chain: ChainLines
 }
 
 /**
@@ -66,8 +67,9 @@ async function readFiles(path: string, key: KeyObject): Promise<readonly ReadFil
   const files: ReadFile[] = []
   for (let number = 0; number <= MAX_FILES; number++) {
     const name = number === 0 ? path : `${path}.${number}`
-    const text = await readOrNothing(name)
-    if (text !== undefined && text !== '') files.push({ path: name, chain: readChain(text, key) })
+    const chain = await readChain(name, key)
+    if (chain === undefined) continue
+    if (chain.bytes + chain.cutBytes > 0 || chain.broken !== undefined) files.push({ path: name, chain })
   }
   return files
 }
@@ -109,12 +111,13 @@ function checked(
 const isEntry = ({ kind }: Line) => kind !== 'header' && kind !== 'gap'
 
 function brokenIn({ path, chain }: ReadFile, head: Head | undefined): JournalProblem[] {
-  const { broken, lines, header } = chain
-  if (broken === undefined) return []
+  const { broken, cutBytes, hashes, lines, header } = chain
   // The gateway may be writing the last line of the newest file, or was killed while writing it.
-  if (broken.isTorn && header !== undefined && header.file >= (head?.file ?? Infinity)) return []
+  const isCut = cutBytes > 0 && !(header !== undefined && header.file >= (head?.file ?? Infinity))
+  const wrong = broken ?? (isCut ? { line: hashes.length + 1, why: 'is cut off in the middle' } : undefined)
+  if (wrong === undefined) return []
   const afterSeq = lines.findLast((line) => 'seq' in line)?.seq
-  return [{ file: path, line: broken.line, ...(afterSeq !== undefined && { afterSeq }), why: broken.why }]
+  return [{ file: path, line: wrong.line, ...(afterSeq !== undefined && { afterSeq }), why: wrong.why }]
 }
 
 /** Checks that the files follow each other, from the oldest required file. */
@@ -139,7 +142,7 @@ function orderOf(
       })
     const end = before?.chain.hashes.at(-1)
     const isNext = before !== undefined && before.chain.header!.file === number - 1
-    if (isNext && before!.chain.broken === undefined && end !== header!.previous) {
+    if (isNext && isWhole(before!.chain) && end !== header!.previous) {
       const why = `does not continue ${before!.path}: last lines are missing there, or a file was exchanged`
       problems.push({ file: file.path, line: 1, why })
     }
@@ -151,6 +154,8 @@ function orderOf(
   return problems
 }
 
+const isWhole = ({ broken, cutBytes }: ChainLines) => broken === undefined && cutBytes === 0
+
 const missing = (from: number, to: number) =>
   from === to ? `file ${from} of the journal is missing` : `files ${from} to ${to} of the journal are missing`
 
@@ -159,7 +164,7 @@ function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalP
   const last = files.find(({ chain }) => chain.header?.file === file)
   if (last === undefined || line === 0) return []
   const { hashes, lines, broken } = last.chain
-  if (broken !== undefined && !broken.isTorn) return []
+  if (broken !== undefined) return []
   if (hashes[line - 1] === hash) return []
   const afterSeq = lines.findLast((entry) => 'seq' in entry)?.seq
   const why =

@@ -24,7 +24,7 @@ import { endingInOrder } from '../shared/signals.ts'
 import { table } from '../shared/table.ts'
 import { askSql, MEMORY_BYTES, requireSql, SQL_PACKAGE, type SqlRows, type SqlValue } from './sql.ts'
 import { storedGameDays } from './stored-gamedays.ts'
-import { stateFolder, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { eachRun, stateFolder, storedRunsOptions } from './stored-runs.ts'
 import { filled, writeTables } from './table-files.ts'
 
 /** Largest file of deployments, in bytes. */
@@ -109,14 +109,13 @@ async function answerTo(
   const limits = { timeoutMs: values.timeout, isUnbounded: values['unbounded-memory'] }
   requireSql(sql, limits)
   const deployments = values.deployments === undefined ? [] : await deploymentsIn(values.deployments)
-  const { runs } = await storedRuns(values, { env, out })
   const gameDays = await storedGameDays(await stateFolder(values, env), out)
   return endingInOrder(async (stop, closing) => {
     // Only this user can look into the folder.
     const folder = await mkdtemp(join(tmpdir(), 'breakwater-sql-'))
     closing.push(() => rm(folder, { recursive: true, force: true }))
     const written = await writeTables(folder, 'parquet', [
-      filled(runTables, runs),
+      filled(runTables, eachRun(values, { env, out })),
       filled(gameDayTables, gameDays),
       filled([deploymentsTable], deployments),
     ])

@@ -3,10 +3,8 @@ import { join } from 'node:path'
 import { readPublicKey } from '../../approval/keys.ts'
 import { readOrNothing } from '../../chaos/journal/head.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { formatIssue } from '../../config/issues/issues.ts'
-import { loadConfig } from '../../config/load.ts'
 import { anchorOf, type SignedAnchor, signedAnchorSchema, unprovenBy } from '../../evidence/anchor.ts'
-import type { ReadIndex } from '../../evidence/run-index.ts'
+import type { IndexCheck } from '../../evidence/read-index.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { parseJson } from '../../protocol/jsonrpc.ts'
 import { printable } from '../../telemetry/printable.ts'
@@ -15,14 +13,14 @@ import { signerOf } from '../agents/signer.ts'
 import { Misuse, UnusableInput } from '../shared/arguments.ts'
 import type { Values } from '../shared/control-command.ts'
 import { answer, type Asked } from './asked.ts'
-import { configFile, storedIndex } from './stored-runs.ts'
+import { checkedIndex, configFile } from './stored-runs.ts'
 
 /** Anchors, one JSON line each; copies elsewhere outlive the folder. */
 const ANCHORS = 'runs.anchors.jsonl'
 
 /** `runs anchor`: signs the end of the index, and appends the anchor to the file of anchors. */
 export async function anchor({ values, out, env }: Asked): Promise<number> {
-  const index = await storedIndex(values, env, [])
+  const index = await checkedIndex(values, env)
   if (index.problems.length > 0)
     throw new UnusableInput(`a damaged index cannot be anchored:\n${index.problems.join('\n')}`)
   const document = anchorOf(index, systemClock.wall())
@@ -43,7 +41,7 @@ export async function anchor({ values, out, env }: Asked): Promise<number> {
 /** `runs verify`: checks the chain of the index, and each anchor. */
 export async function verify(asked: Asked): Promise<number> {
   const { values, out, env } = asked
-  const index = await storedIndex(values, env, [])
+  const index = await checkedIndex(values, env)
   const files = [{ file: ANCHORS, text: await anchorsIn(join(index.folder, ANCHORS)) }]
   if (typeof values.anchors === 'string') {
     const text = await anchorsIn(values.anchors)
@@ -67,7 +65,7 @@ export async function verify(asked: Asked): Promise<number> {
   // A user who names a key asks for a proof.
   const isAsked = Array.isArray(values.trust) && values.trust.length > 0
   if (isAsked && newest === undefined) problems.push('no anchor of a trusted person proves a line')
-  const count = index.runs.length
+  const count = index.runs
   const anchored = newest?.anchor.runs ?? 0
   await answer(asked, { runs: count, anchored, problems }, () =>
     problems.length > 0
@@ -89,7 +87,7 @@ export async function verify(asked: Asked): Promise<number> {
 }
 
 /** Returns why an anchor does not prove the index; undefined when the anchor does. */
-function whyUnproven(signed: SignedAnchor, index: ReadIndex, trusted: ReadonlyMap<string, string>) {
+function whyUnproven(signed: SignedAnchor, index: IndexCheck, trusted: ReadonlyMap<string, string>) {
   if (trusted.has(signed.signature.by)) return unprovenBy(signed, index, trusted)
   const by = printable(signed.signature.by)
   return `signed by ${by}, and no public key of ${by} is known: give --trust ${by}=PUBLICKEY`
@@ -122,6 +120,10 @@ async function trustedKeys(values: Asked['values'] & Values, env: Env): Promise<
   }
   const file = given.length > 0 ? undefined : await configFile(values)
   if (file === undefined) return keys
+  const [{ loadConfig }, { formatIssue }] = await Promise.all([
+    import('../../config/load.ts'),
+    import('../../config/issues/issues.ts'),
+  ])
   const loaded = await loadConfig(file, env)
   if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   for (const { name, key } of loaded.config.gateway.controlMcp?.trust ?? []) keys.set(name, key)

@@ -6,7 +6,7 @@ import { Misuse, optionLines, type Output, runCommand, UnusableInput } from '../
 import { endingInOrder } from '../shared/signals.ts'
 import { table } from '../shared/table.ts'
 import { storedGameDays } from './stored-gamedays.ts'
-import { stateFolder, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { eachRun, stateFolder, storedRunsOptions } from './stored-runs.ts'
 import { filled, type TableFile, tableFormats, writeTables } from './table-files.ts'
 
 export const exportOptions = {
@@ -48,12 +48,11 @@ export function exportRuns(args: readonly string[], out: Output, env: Env): Prom
     if (wanted.length === 0)
       throw new Misuse(`expected ${tableFormats.map((format) => `--${format} DIR`).join(', or ')}`)
     for (const { folder } of wanted) await requireOwn(folder)
-    const { runs } = await storedRuns(values, { env, out })
     const gameDays = await storedGameDays(await stateFolder(values, env), out)
     const files = await endingInOrder(async (stop) => {
       const written: TableFile[] = []
       for (const { format, folder } of wanted) {
-        const parts = [filled(runTables, runs), filled(gameDayTables, gameDays)]
+        const parts = [filled(runTables, eachRun(values, { env, out })), filled(gameDayTables, gameDays)]
         written.push(...(await writeTables(folder, format, parts, stop)))
       }
       return written

@@ -1,9 +1,26 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { FEWEST_RUNS } from '../../evidence/change.ts'
 import { GRADED_RUNS } from '../../evidence/grade.ts'
-import { coverageIn, dueIn, estimatesIn, gradesIn, recoveryIn } from '../../evidence/questions.ts'
+import { readKey } from '../../chaos/journal/head.ts'
+import { journalFolder, keptRecords } from '../../evidence/journal.ts'
+import {
+  coverageIn,
+  dueIn,
+  estimatesIn,
+  gradesIn,
+  questionFields,
+  recoveryIn,
+} from '../../evidence/questions.ts'
+import { type RunField, runFields } from '../../evidence/stored-run.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
-import { regressions, type Trend, trendMetrics, type TrendOptions, trendOf } from '../../evidence/trend.ts'
+import {
+  regressions,
+  type Trend,
+  trendFields,
+  trendMetrics,
+  type TrendOptions,
+  trendOf,
+} from '../../evidence/trend.ts'
 import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import type { Tone } from '../../telemetry/colours.ts'
@@ -25,7 +42,15 @@ import { anchor, verify } from './anchors.ts'
 import { answer, type Asked, dateOf, numberOf, oneEach, percent, rows, timeOf } from './asked.ts'
 import { exportRuns } from './export.ts'
 import { linesOf } from './shown-run.ts'
-import { periodIn, periodOptions, type StoredIndex, storedRuns, storedRunsOptions } from './stored-runs.ts'
+import { prune, pruneOptions } from './prune.ts'
+import {
+  periodIn,
+  periodOptions,
+  stateFolder,
+  type StoredIndex,
+  storedRuns,
+  storedRunsOptions,
+} from './stored-runs.ts'
 
 const common = { ...storedRunsOptions, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
@@ -83,13 +108,20 @@ const questions: Readonly<Record<string, Question>> = {
     options: { ...filters, ...verdictOption },
     async run(asked) {
       const { verdict: wanted, last } = asked.values
-      const { runs: graded } = await chosen(asked)
+      const isJson = asked.values.json === true
+      const shown = ['id', 'at', 'targets', 'faults', 'reasons', ...questionFields.grades] as const
+      const { runs: graded } = await chosen(asked, isJson ? runFields : shown)
       const grades = gradesIn(graded, typeof last === 'number' ? last : GRADED_RUNS)
       const runs = lastOf(
         graded.filter(({ verdict }) => wanted === undefined || verdict === wanted),
         asked,
       )
-      return answer(asked, { runs, grades }, () => [
+      const files = isJson ? await recordFiles(asked) : undefined
+      const data = () => ({
+        runs: runs.map((run) => ({ ...run, record: files?.get(run.id) ?? null })),
+        grades,
+      })
+      return answer(asked, isJson ? data() : undefined, () => [
         ...rows(
           asked,
           ['RUN', 'PLAN', 'BEGAN (UTC)', 'SERVERS', 'FAULTS', 'VERDICT', 'REASONS'],
@@ -124,12 +156,14 @@ const questions: Readonly<Record<string, Question>> = {
     positionals: ['ID'],
     async run(asked) {
       const [id = ''] = asked.positionals
-      const { runs: all } = await storedRuns(asked.values, asked, [])
+      const only = (one: Pick<RunSummary, 'id' | 'name'>) => one.id === id || one.name === id
+      const { runs: all } = await storedRuns(asked.values, asked, { arms: [], only })
       // A plan may have the id of another run as its name.
       const run = all.find((one) => one.id === id) ?? all.findLast(({ name }) => name === id)
       if (run === undefined)
         throw new UnusableInput(`the index has no run or plan "${id}"; \`breakwater runs list\` lists them`)
-      return answer(asked, run, () => linesOf(run, asked))
+      const found = { ...run, record: (await recordFiles(asked)).get(run.id) ?? null }
+      return answer(asked, found, () => linesOf(found, asked))
     },
   },
   coverage: {
@@ -137,6 +171,7 @@ const questions: Readonly<Record<string, Question>> = {
     run: (asked) =>
       tableOf(
         asked,
+        questionFields.coverage,
         coverageIn,
         ['SERVER', 'FAULT', 'RUNS', 'OF THESE EVIDENCE', 'LAST EVIDENCE (UTC)'],
         (one) => [
@@ -153,6 +188,7 @@ const questions: Readonly<Record<string, Question>> = {
     run: (asked) =>
       tableOf(
         asked,
+        questionFields.recovery,
         recoveryIn,
         ['PLAN', 'EVIDENCE', 'MEDIAN', 'WORST', 'NOT RECOVERED', 'PROMISED', 'KEPT'],
         (one) => [
@@ -170,7 +206,7 @@ const questions: Readonly<Record<string, Question>> = {
     options: { ...filters, ...acrossOption },
     async run(asked) {
       if (asked.values.plan === undefined) throw new Misuse('--plan NAME is missing')
-      const { runs: own } = await filtered(asked, ['treatment'])
+      const { runs: own } = await filtered(asked, trendFields, ['treatment'])
       if (own.length === 0) throw new UnusableInput(`the index has no run of ${String(asked.values.plan)}`)
       const trends = trendMetrics.map((metric) => trendOf(own, metric, acrossIn(asked)))
       return answer(asked, trends, () => rows(asked, TREND_HEAD, trends.map(trendCells)))
@@ -179,7 +215,7 @@ const questions: Readonly<Record<string, Question>> = {
   regressions: {
     options: { ...filters, ...acrossOption },
     async run(asked) {
-      const { runs, problems } = await filtered(asked, ['treatment'])
+      const { runs, problems } = await filtered(asked, trendFields, ['treatment'])
       const found = regressions(runs, acrossIn(asked))
       await answer(asked, found, () =>
         rows(
@@ -199,18 +235,18 @@ const questions: Readonly<Record<string, Question>> = {
   estimates: {
     options: filters,
     run: (asked) =>
-      tableOf(asked, estimatesIn, ['PLAN', 'ESTIMATE', 'RIGHT', 'OF', '95 % INTERVAL'], (one) => [
-        one.plan,
-        one.of,
-        one.right,
-        one.estimates,
-        `${percent(one.low)} to ${percent(one.high)}`,
-      ]),
+      tableOf(
+        asked,
+        questionFields.estimates,
+        estimatesIn,
+        ['PLAN', 'ESTIMATE', 'RIGHT', 'OF', '95 % INTERVAL'],
+        (one) => [one.plan, one.of, one.right, one.estimates, `${percent(one.low)} to ${percent(one.high)}`],
+      ),
   },
   due: {
     options: selectors,
     async run(asked) {
-      const { runs, problems } = await chosen(asked)
+      const { runs, problems } = await chosen(asked, questionFields.due)
       const due = dueIn(runs, systemClock.wall())
       await answer(asked, due, () =>
         rows(
@@ -229,6 +265,7 @@ const questions: Readonly<Record<string, Question>> = {
       return due.some(({ isOverdue }) => isOverdue) || problems.length > 0 ? 1 : 0
     },
   },
+  prune: { options: pruneOptions, run: prune },
   anchor: { options: keyOption, run: anchor },
   verify: { options: verifyOptions, run: verify },
 }
@@ -247,6 +284,7 @@ const usage = `breakwater runs QUESTION [--state DIR | --config FILE]
   estimates   how often the estimates in the experiment files were right
   due         plans with \`every\`, and the day of the next run; exit code 1 when one is overdue
   export      writes the index as tables; see \`breakwater runs export --help\`
+  prune       removes records of old runs, and no summary; refused while a gateway uses the state folder
   anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
   verify      checks each line of the index, and each anchor; exit code 1 for a problem
 
@@ -308,37 +346,60 @@ function trendCells(trend: Trend): readonly Cell[] {
   return [...first, shown(split.before), shown(split.after), split.run, note]
 }
 
-/** Returns the index with the runs of the chosen plan, server and period. `arms`: the arms whose durations are read; default none. */
-async function chosen(asked: Asked, arms: readonly string[] = []): Promise<StoredIndex> {
+/**
+ * Returns the index with these fields of the runs of the chosen plan, server and period. `arms`: the arms whose durations
+ * are read; default: none.
+ */
+async function chosen<Field extends RunField>(
+  asked: Asked,
+  fields: readonly Field[],
+  arms: readonly string[] = [],
+): Promise<StoredIndex<Field>> {
   const { plan, server } = asked.values
   const text = (value: unknown) => (typeof value === 'string' ? value : undefined)
   const quarter = text(asked.values.quarter)
   const period = periodIn({ quarter, period: text(asked.values.period) }, systemClock.wall())
-  const index = await storedRuns(asked.values, asked, arms)
+  const index = await storedRuns<Field | 'targets' | 'at'>(asked.values, asked, {
+    fields: [...fields, 'targets', 'at'],
+    arms,
+    only: ({ name }) => plan === undefined || name === plan,
+  })
   const runs = index.runs.filter(
-    ({ name, targets, at }) =>
-      (plan === undefined || name === plan) &&
+    ({ targets, at }) =>
       (server === undefined || targets.some((one) => one.server === server)) &&
       (period === undefined || (at >= period.fromMs && at < period.toMs)),
   )
   return { ...index, runs }
 }
 
-const lastOf = (found: readonly RunSummary[], { values: { last } }: Asked) =>
+const lastOf = <Run>(found: readonly Run[], { values: { last } }: Asked): readonly Run[] =>
   typeof last === 'number' ? found.slice(-last) : found
 
-async function filtered(asked: Asked, arms?: readonly string[]): Promise<StoredIndex> {
-  const index = await chosen(asked, arms)
+async function filtered<Field extends RunField>(
+  asked: Asked,
+  fields: readonly Field[],
+  arms?: readonly string[],
+): Promise<StoredIndex<Field>> {
+  const index = await chosen(asked, fields, arms)
   return { ...index, runs: lastOf(index.runs, asked) }
 }
 
-async function tableOf<Row>(
+/** Returns the files of the records in the journal, by the id of the run. */
+async function recordFiles({ values, env }: Asked): Promise<ReadonlyMap<string, string>> {
+  const stateDir = await stateFolder(values, env)
+  const key = await readKey(stateDir)
+  const kept = key === undefined ? [] : await keptRecords(journalFolder(stateDir), key)
+  return new Map(kept.map(({ id, file }) => [id, file]))
+}
+
+async function tableOf<Field extends RunField, Row>(
   asked: Asked,
-  ask: (runs: readonly RunSummary[]) => readonly Row[],
+  fields: readonly Field[],
+  ask: (runs: readonly Pick<RunSummary, Field>[]) => readonly Row[],
   head: readonly string[],
   cells: (row: Row) => readonly Cell[],
 ): Promise<number> {
-  const { runs } = await filtered(asked)
+  const { runs } = await filtered(asked, fields)
   const found = ask(runs)
   return answer(asked, found, () => rows(asked, head, found.map(cells)))
 }

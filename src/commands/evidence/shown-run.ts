@@ -5,8 +5,11 @@ import { roundedDuration } from '../../units/duration.ts'
 import { verdictLines } from '../shared/verdict-lines.ts'
 import { type Asked, dateOf, numberOf, oneEach, percent, rows } from './asked.ts'
 
-/** Returns a run as readable lines. */
-export function linesOf(run: RunSummary, asked: Asked): readonly string[] {
+/** Returns a run as readable lines. `record`: the file of its record in the journal; null for a removed record. */
+export function linesOf(
+  run: RunSummary & { readonly record: string | null },
+  asked: Asked,
+): readonly string[] {
   const { id, at, tookMs, approver, approverProof, environment, rto } = run
   // A line break in a name would begin a line of its own, such as a false approval.
   const [name, by] = [printable(run.name), printable(run.by)]
@@ -25,6 +28,7 @@ export function linesOf(run: RunSummary, asked: Asked): readonly string[] {
       ? 'recovery: not measured'
       : `recovery: ${roundedDuration(measuredMs)} after the first effect of a fault`,
     `promised recovery time: ${promisedMs === null ? 'none' : roundedDuration(promisedMs)}`,
+    run.record === null ? 'record: removed from the journal' : `record: ${run.record}`,
     '',
     ...rows(
       asked,

@@ -1,8 +1,8 @@
 import { access } from 'node:fs/promises'
 import type { Env } from '../../config/files/interpolate.ts'
-import { formatIssue } from '../../config/issues/issues.ts'
-import { loadConfig } from '../../config/load.ts'
-import { type ReadIndex, readIndex } from '../../evidence/run-index.ts'
+import { type IndexCheck, type ReadIndex, readIndex, readRuns } from '../../evidence/read-index.ts'
+import type { RunField, Wanted } from '../../evidence/stored-run.ts'
+import type { RunSummary } from '../../evidence/summary.ts'
 import { isQuarter, parsePeriod, type Period } from '../../evidence/period.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { numbered } from '../../units/numbered.ts'
@@ -50,7 +50,7 @@ export function periodIn(
   return read
 }
 
-interface Where {
+export interface Where {
   readonly state: string | undefined
   readonly config: string | undefined
 }
@@ -68,6 +68,11 @@ export async function stateFolder(where: Where, env: Env): Promise<string> {
     throw new UnusableInput(
       `expected --state DIR, --config FILE, or a config in this folder (${configNames.join(', ')})`,
     )
+  // The config's schemas take longer to load than most indexes.
+  const [{ loadConfig }, { formatIssue }] = await Promise.all([
+    import('../../config/load.ts'),
+    import('../../config/issues/issues.ts'),
+  ])
   const loaded = await loadConfig(file, env)
   if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   const { stateDir } = loaded.config.gateway
@@ -76,26 +81,23 @@ export async function stateFolder(where: Where, env: Env): Promise<string> {
 }
 
 /** An index with the folder that holds it. */
-export type StoredIndex = ReadIndex & { readonly folder: string }
+export type StoredIndex<Field extends RunField = RunField> = ReadIndex<Field> & { readonly folder: string }
 
 /**
- * Reads the index of a state folder; a running gateway may go on writing. `arms`: the arms whose durations are read;
- * default: all. Rejects with an `UnusableInput`, also without an index: a mistyped folder must not look like a gateway
+ * Reads the wanted parts of the index of a state folder; a running gateway may go on writing. Rejects with an `UnusableInput`, also without an index: a mistyped folder must not look like a gateway
  * without runs.
  */
-export async function storedIndex(where: Where, env: Env, arms?: readonly string[]): Promise<StoredIndex> {
+export async function storedIndex<Field extends RunField = RunField>(
+  where: Where,
+  env: Env,
+  wanted: Wanted<Field> = {},
+): Promise<StoredIndex<Field>> {
   const folder = await stateFolder(where, env)
-  await access(folder).catch(() => {
-    throw new UnusableInput(`the state folder ${folder} does not exist, or you may not read it`)
+  await requireFolder(folder)
+  const index = await readIndex(folder, wanted).catch((error: unknown) => {
+    throw unreadable(folder, error)
   })
-  const cells = (arm: string) => arms?.includes(arm) ?? true
-  const index = await readIndex(folder, { cells }).catch((error: Error) => {
-    throw new UnusableInput(`the index of runs in ${folder} cannot be read: ${error.message}`)
-  })
-  if (index.hashes.length === 0 && index.problems.length === 0)
-    throw new UnusableInput(
-      `${folder} has no index of runs: a gateway makes the index when it starts with this folder as gateway.stateDir`,
-    )
+  requireIndex(folder, index)
   return { ...index, folder }
 }
 
@@ -103,21 +105,82 @@ export async function storedIndex(where: Where, env: Env, arms?: readonly string
  * Returns the index, see `storedIndex`, for answers about its runs. A damaged index may lack runs, so its problems appear
  * on standard error, and in the answer as printable lines.
  */
-export async function storedRuns(
+export async function storedRuns<Field extends RunField = RunField>(
   where: Where,
   { env, out }: { readonly env: Env; readonly out: Pick<Output, 'stderr'> },
-  arms?: readonly string[],
-): Promise<StoredIndex> {
-  const index = await storedIndex(where, env, arms)
-  const problems = index.problems.map((problem) => printable(problem))
+  wanted: Wanted<Field> = {},
+): Promise<StoredIndex<Field>> {
+  const index = await storedIndex(where, env, wanted)
+  return { ...index, problems: reported(index, index.runs.length, out) }
+}
+
+/**
+ * Yields all runs of an index one by one, the oldest first, without holding them. Reports problems of the index as
+ * `storedRuns`, once all runs are read. Rejects as `storedIndex`.
+ */
+export async function* eachRun(
+  where: Where,
+  { env, out }: { readonly env: Env; readonly out: Pick<Output, 'stderr'> },
+): AsyncGenerator<RunSummary> {
+  const folder = await stateFolder(where, env)
+  await requireFolder(folder)
+  try {
+    const reading = readRuns(folder)
+    for (;;) {
+      const { done, value } = await reading.next()
+      if (done !== true) {
+        yield* value
+        continue
+      }
+      requireIndex(folder, value)
+      reported(value, value.runs, out)
+      return
+    }
+  } catch (error) {
+    throw error instanceof UnusableInput ? error : unreadable(folder, error)
+  }
+}
+
+/** Reports the problems of an index on standard error. Returns the problems as printable lines. */
+function reported(
+  { problems: found, unread }: Pick<IndexCheck, 'problems' | 'unread'>,
+  runs: number,
+  out: Pick<Output, 'stderr'>,
+): readonly string[] {
+  const problems = found.map((problem) => printable(problem))
   for (const problem of problems) out.stderr(`breakwater: the index of runs is damaged: ${problem}`)
   if (problems.length > 0)
+    out.stderr(`breakwater: the answer has ${numbered(runs, 'readable run')} only, and runs may be missing`)
+  if (unread > 0)
     out.stderr(
-      `breakwater: the answer has ${numbered(index.runs.length, 'readable run')} only, and runs may be missing`,
+      `breakwater: ${numbered(unread, 'run')} of another format left out: another version of Breakwater reads them`,
     )
-  if (index.unread > 0)
-    out.stderr(
-      `breakwater: ${numbered(index.unread, 'run')} of another format left out: another version of Breakwater reads them`,
+  return problems
+}
+
+/** Rejects with an `UnusableInput`: a mistyped folder must not look like a gateway without runs. */
+async function requireFolder(folder: string): Promise<void> {
+  await access(folder).catch(() => {
+    throw new UnusableInput(`the state folder ${folder} does not exist, or you may not read it`)
+  })
+}
+
+/** Throws an `UnusableInput` for a folder without an index. */
+function requireIndex(folder: string, { hashes, problems }: Pick<IndexCheck, 'hashes' | 'problems'>): void {
+  if (hashes.length === 0 && problems.length === 0)
+    throw new UnusableInput(
+      `${folder} has no index of runs: a gateway makes the index when it starts with this folder as gateway.stateDir`,
     )
-  return { ...index, problems }
+}
+
+const unreadable = (folder: string, error: unknown) =>
+  new UnusableInput(`the index of runs in ${folder} cannot be read: ${(error as Error).message}`)
+
+/** Checks the index of a state folder, see `storedIndex`, and returns its folder too. */
+export async function checkedIndex(
+  where: Where,
+  env: Env,
+): Promise<IndexCheck & { readonly folder: string }> {
+  const { runs, ...index } = await storedIndex(where, env, { fields: ['id'] })
+  return { ...index, runs: runs.length }
 }

@@ -43,8 +43,8 @@ export type Option =
   | (Valued & { readonly kind: 'choice'; readonly of: readonly string[] })
   /** A number from `min` (default 0) to `max` (default for whole numbers: 2^52, so sums are exact). */
   | (Valued & { readonly kind: 'number' | 'integer'; readonly min?: number; readonly max?: number })
-  /** A duration; `min` is in milliseconds. */
-  | (Valued & { readonly kind: 'duration'; readonly min?: number })
+  /** A duration; `min` and `max` (default: 24 days) are in milliseconds. */
+  | (Valued & { readonly kind: 'duration'; readonly min?: number; readonly max?: number })
 
 /** Options by name, without the dashes. Does not contain `help`, which every command has. */
 export type Options = Readonly<Record<string, Option>>
@@ -191,9 +191,14 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
 export function durationOf(
   name: string,
   text: string,
-  { min = 0, bare = 'ms' }: { readonly min?: number; readonly bare?: 'ms' | 's' } = {},
+  {
+    min = 0,
+    max,
+    bare = 'ms',
+  }: { readonly min?: number; readonly max?: number; readonly bare?: 'ms' | 's' } = {},
 ): number {
-  const read = duration({ min }).safeParse(/^\d+(\.\d+)?$/.test(text) ? `${text}${bare}` : text)
+  const limits = max === undefined ? { min } : { min, max }
+  const read = duration(limits).safeParse(/^\d+(\.\d+)?$/.test(text) ? `${text}${bare}` : text)
   if (read.success) return read.data
   throw new Misuse(`--${name}: ${read.error.issues[0]?.message}, not "${text}"`)
 }

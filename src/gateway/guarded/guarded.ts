@@ -1,4 +1,3 @@
-import { join } from 'node:path'
 import type { Controller } from '../../chaos/control/controller.ts'
 import { openKey } from '../../chaos/journal/head.ts'
 import { withoutSecrets } from '../../chaos/plan/schema.ts'
@@ -6,7 +5,7 @@ import type { Experiments } from '../../experiments/experiments.ts'
 import type { GuardedArms } from '../../experiments/guarded/arms.ts'
 import { type GuardedEvent, GuardedExperiments } from '../../experiments/guarded/guarded.ts'
 import { isOver, type RunRecord } from '../../experiments/guarded/record.ts'
-import { type OpenedJournal, RunJournal } from '../../evidence/journal.ts'
+import { journalFolder, type OpenedJournal, RunJournal } from '../../evidence/journal.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import type { MeshEvent, PolicyContext, StateStore } from '../../mesh/policy.ts'
@@ -122,7 +121,7 @@ async function openJournal({
       problem: `the store in ${stateDir} could not be opened when the gateway started: ${stateProblem}`,
     }
   try {
-    return await RunJournal.open(join(stateDir, 'experiments'), await openKey(stateDir))
+    return await RunJournal.open(journalFolder(stateDir), await openKey(stateDir))
   } catch (error) {
     return { problem: (error as Error).message }
   }

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { lstat, readFile, rename, writeFile } from 'node:fs/promises'
+import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { parseJson } from '../../protocol/jsonrpc.ts'
 import { failureReasons } from './probe.ts'
 import { makeFolder } from '../../units/folder.ts'
+import { nameAside } from '../../units/name-aside.ts'
 
 /** The events of an incident sent to webhooks, each once: begin, long duration, end. */
 export const noticeEvents = ['opened', 'escalated', 'closed'] as const
@@ -66,9 +67,6 @@ const file = z.object({ incidents: z.array(incident).max(100_000) })
 
 /** Largest clock error not reported, in milliseconds. */
 const CLOCK_MS: Millis = 60_000
-
-/** Most damaged files kept: the first files, and the latest. */
-const MAX_DAMAGED = 5
 
 /** Most incidents kept, and most bytes of their file. Past either limit, the oldest ended incidents are dropped. */
 const MAX_INCIDENTS = 1_000
@@ -298,19 +296,3 @@ function heldBy(now: Millis, one: Incident): Incident {
     ...(gap !== undefined && { gap: { from: Math.min(gap.from, now), to: Math.min(gap.to, now) } }),
   }
 }
-
-/** Returns a name for a damaged file: the first free name, else the last. */
-async function nameAside(path: string): Promise<string> {
-  const names = Array.from(
-    { length: MAX_DAMAGED },
-    (_, at) => `${path}.damaged${at === 0 ? '' : `.${at + 1}`}`,
-  )
-  for (const name of names) if (!(await isThere(name))) return name
-  return names.at(-1)!
-}
-
-const isThere = (path: string): Promise<boolean> =>
-  lstat(path).then(
-    () => true,
-    () => false,
-  )

@@ -6,11 +6,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { type Line, readChain } from '../../../src/chaos/journal/chain.ts'
+import type { Line } from '../../../src/chaos/journal/chain.ts'
 import type { ControlEntry, DecisionEntry } from '../../../src/chaos/journal/entry.ts'
 import { readKey } from '../../../src/chaos/journal/head.ts'
 import { JournalFile, type JournalFileParts } from '../../../src/chaos/journal/file.ts'
 import { verifyJournal } from '../../../src/chaos/journal/verify.ts'
+import { readChain } from '../../../src/chaos/journal/read-chain.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { until } from '../../support/until.ts'
 import { toolCall } from '../../support/caller.ts'
@@ -41,8 +42,8 @@ const entry = (seq: number): ControlEntry => ({ kind: 'control', seq, at: 0, typ
 
 /** Returns the chain of a file whose key is in the same folder. */
 async function linesOf(path: string) {
-  const { lines, broken, ...chain } = readChain(await readFile(path, 'utf8'), await readKey(dirname(path)))
-  assert.equal(broken, undefined)
+  const { lines, broken, cutBytes, ...chain } = (await readChain(path, await readKey(dirname(path))))!
+  assert.deepEqual([broken, cutBytes], [undefined, 0])
   return { ...chain, lines, last: chain.hashes.at(-1) }
 }
 
@@ -139,6 +140,12 @@ test('a damaged file is put aside, not gone on with', async (t) => {
   assert.deepEqual(seqs((await linesOf(path)).lines), [1])
   assert.match(errors[0] ?? '', /has no head; it is kept as/)
   assert.equal(dropped(), 1)
+  await writeFile(path, 'damaged again')
+  const again = open()
+  again.append(entry(2))
+  await again.close()
+  assert.equal(await readFile(`${path}.damaged`, 'utf8'), '{"hash":"', 'the first damaged file stays')
+  assert.equal(await readFile(`${path}.damaged.2`, 'utf8'), 'damaged again')
 })
 
 test('a line cut off during its write is removed, and counted as missing', async (t) => {
@@ -213,7 +220,7 @@ test('a full disk keeps no partial line for good, and is written to again once t
     execFileSync('mount', ['-o', 'remount,size=4m', disk])
     await clock.advance(1_000)
     await file.close()
-    const { lines } = readChain(await readFile(path, 'utf8'), await readKey(folder))
+    const { lines } = (await readChain(path, await readKey(folder)))!
     const gaps = lines.flatMap((line) => (line.kind === 'gap' ? [line.dropped] : []))
     assert.deepEqual(gaps, [lost])
     assert.equal(seqs(lines).length + lost, 3_000)

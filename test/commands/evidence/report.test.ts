@@ -20,7 +20,7 @@ import { indexed } from '../../evidence/runs.ts'
 import { parsePeriod, type Period } from '../../../src/evidence/period.ts'
 import { runKinds } from '../../../src/evidence/summary.ts'
 import { version } from '../../../src/protocol/identity.ts'
-import { dayMs, faultOf, summaryOf } from '../../evidence/compliance-runs.ts'
+import { dayMs, faultOf, summaryOn } from '../../evidence/runs.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-evidence-'))
 after(() => rm(folder, { recursive: true }))
@@ -29,7 +29,7 @@ const shipped = await Promise.all((await shippedFrameworks()).map(shippedMapping
 
 /** One run of each kind, with 64 types of faults, and with a name that must not become markup. */
 const runs = runKinds.map((kind, at) =>
-  summaryOf(`${kind}-1`, `2026-10-0${at + 1}`, {
+  summaryOn(`${kind}-1`, `2026-10-0${at + 1}`, {
     kind,
     name: '<b>orders\u202e & search</b>',
     faults: Object.keys(faults)

@@ -6,7 +6,8 @@ import { after, test } from 'node:test'
 import { newKey, openPrivateKey, sign } from '../../../src/approval/keys.ts'
 import { runs } from '../../../src/commands/evidence/runs.ts'
 import { anchorOf, type SignedAnchor } from '../../../src/evidence/anchor.ts'
-import { indexPath, readIndex, RunIndex } from '../../../src/evidence/run-index.ts'
+import { checkIndex } from '../../../src/evidence/read-index.ts'
+import { indexPath, RunIndex } from '../../../src/evidence/run-index.ts'
 import type { RunSummary } from '../../../src/evidence/summary.ts'
 import { indexed, summary } from '../../evidence/runs.ts'
 
@@ -113,7 +114,7 @@ const aliceKey = openPrivateKey(alice.pem, PASSPHRASE)!
 const trust = `--trust=alice=${alice.publicText}`
 
 async function anchorOn(state: string): Promise<SignedAnchor> {
-  const anchor = anchorOf(await readIndex(state), 0)!
+  const anchor = anchorOf(await checkIndex(state), 0)!
   return { anchor, signature: sign('anchor', anchor, aliceKey, 'alice') }
 }
 

@@ -8,10 +8,10 @@ import { evidence } from '../../../src/commands/evidence/evidence.ts'
 import { runs } from '../../../src/commands/evidence/runs.ts'
 import { Terminal } from '../../../src/commands/shared/terminal.ts'
 import { anchorOf } from '../../../src/evidence/anchor.ts'
-import { indexPath, readIndex } from '../../../src/evidence/run-index.ts'
+import { checkIndex } from '../../../src/evidence/read-index.ts'
+import { indexPath } from '../../../src/evidence/run-index.ts'
 import type { RunSummary } from '../../../src/evidence/summary.ts'
-import { dayMs } from '../../evidence/compliance-runs.ts'
-import { indexed, summary } from '../../evidence/runs.ts'
+import { dayMs, indexed, summary } from '../../evidence/runs.ts'
 
 const folders: string[] = []
 after(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true }))))
@@ -133,7 +133,7 @@ test('verify asks for the public key of an unknown signer, and finds trusted key
   const folder = await newFolder()
   await indexed(folder, [summary(1)])
   const { pem, publicText } = newKey('a passphrase of tests')
-  const anchor = anchorOf(await readIndex(folder), dayMs('2026-10-01'))!
+  const anchor = anchorOf(await checkIndex(folder), dayMs('2026-10-01'))!
   const key = openPrivateKey(pem, 'a passphrase of tests')!
   const signed = { anchor, signature: sign('anchor', anchor, key, 'ops-1') }
   await appendFile(join(folder, 'runs.anchors.jsonl'), `${JSON.stringify(signed)}\n`)

@@ -15,7 +15,14 @@ import { ask, comesTo, isWritten, partsWith, specOf, started, traffic } from './
 after(cleanUp)
 
 interface Listed {
-  readonly runs: readonly { id: string; name: string; verdict: string; reasons: string[]; state: string }[]
+  readonly runs: readonly {
+    id: string
+    name: string
+    verdict: string
+    reasons: string[]
+    state: string
+    record: string | null
+  }[]
   readonly grades: readonly { plan: string; grade: string }[]
 }
 
@@ -100,6 +107,24 @@ test('the index keeps verdicts over restarts and crashes, and a person proves it
   assert.equal((await question(folder, 'due')).code, 0, 'a run of an hour ago is due later')
   assert.match((await question(folder, 'show', 'nothing')).text, /the index has no run or plan "nothing"/)
   assert.deepEqual((await question(folder, 'verify', '--json')).code, 0)
+
+  // Records go only while no gateway uses the folder, and their summaries stay.
+  const pruned = await question(folder, 'prune', '--keep', '1')
+  assert.equal(pruned.code, 1, pruned.text)
+  assert.match(pruned.text, /a gateway uses .*: stop the gateway first/)
+  gateway.program.signal('SIGTERM')
+  await gateway.program.ended
+  assert.match(
+    (await question(folder, 'prune', '--keep', '1')).text,
+    /^removed 2 records; the summaries are kept$/m,
+  )
+  const whole = new Program([ownMain, 'experiment', 'verify', '--state', join(folder, 'state')])
+  assert.deepEqual([(await whole.ended).code, whole.lines], [0, ['the journal is whole: 1 run']])
+  const left = (await listed(folder)).runs
+  assert.deepEqual(
+    left.map(({ record }) => record === null),
+    [true, true, false],
+  )
 })
 
 test('an index that cannot be used is off, and the gateway serves all the same', async () => {

@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
-import { type Line, readChain } from '../../../chaos/journal/chain.ts'
+import type { Line } from '../../../chaos/journal/chain.ts'
 import type { DecisionEntry } from '../../../chaos/journal/entry.ts'
 import { keptIn, readKey } from '../../../chaos/journal/head.ts'
+import { readChain } from '../../../chaos/journal/read-chain.ts'
 import { type Differing, replay as replayEntries, type Replayed } from '../../../chaos/journal/explain.ts'
 import type { Fault } from '../../../chaos/plan/common.ts'
 import { chaos } from '../../../chaos/plan/schema.ts'
@@ -60,12 +60,13 @@ async function readJournal(files: readonly string[], stateDir: string | undefine
   })
   let last: string | undefined
   for (const file of files) {
-    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    const chain = await readChain(file, key).catch((error: unknown) => {
       throw new UnusableInput(`cannot read ${file}: ${whyUnreadable(error)}`)
     })
-    const { header, broken, hashes, ...chain } = readChain(text, key)
+    if (chain === undefined) throw new UnusableInput(`cannot read ${file}: no such file`)
     // A running or killed process may leave an incomplete last line; the lines before it are still usable.
-    if (broken !== undefined && !broken.isTorn)
+    const { header, broken, hashes } = chain
+    if (broken !== undefined)
       throw new UnusableInput(`the chain of ${file} is broken: line ${broken.line} ${broken.why}`)
     if (last !== undefined && header?.previous !== last)
       throw new UnusableInput(`the chain of ${file} is broken: it does not continue the previous file`)

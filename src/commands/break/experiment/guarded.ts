@@ -1,10 +1,9 @@
 import { userInfo } from 'node:os'
-import { join } from 'node:path'
 import { readKey } from '../../../chaos/journal/head.ts'
 import { formatIssue } from '../../../config/issues/issues.ts'
 import { loadConfig } from '../../../config/load.ts'
 import type { Plan } from '../../../experiments/guarded/guarded.ts'
-import { verifyRuns } from '../../../evidence/journal.ts'
+import { journalFolder, verifyRuns } from '../../../evidence/journal.ts'
 import { judgementOf } from '../../../evidence/verdict.ts'
 import { isOver } from '../../../experiments/guarded/record.ts'
 import { isRunRecord } from '../../../experiments/guarded/record-shape.ts'
@@ -136,7 +135,7 @@ export const verify: Command = {
   async run(given) {
     const { out, values } = given
     const stateDir = await stateDirOf(given)
-    const folder = join(stateDir, 'experiments')
+    const folder = journalFolder(stateDir)
     const key = await readKey(stateDir)
     if (key === undefined) throw new UnusableInput(`${stateDir} has no key, so no run can be checked`)
     const check = await verifyRuns(folder, key).catch((error: NodeJS.ErrnoException) => {

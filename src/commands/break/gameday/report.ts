@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { readKey } from '../../../chaos/journal/head.ts'
 import type { Env } from '../../../config/files/interpolate.ts'
 import { readRuns } from '../../../evidence/journal.ts'
-import { readIndex } from '../../../evidence/run-index.ts'
+import { readIndex } from '../../../evidence/read-index.ts'
 import { earlierOf } from '../../../gamedays/comparison.ts'
 import { type GameDayRecord, isGameDayOver } from '../../../gamedays/record.ts'
 import { gameDayDocument } from '../../../gamedays/report-html.ts'
@@ -72,7 +72,7 @@ async function storedIn(folder: string) {
       : await readRuns(join(folder, 'experiments'), key).catch((error: NodeJS.ErrnoException) =>
           error.code === 'ENOENT' ? { runs: [], problems: [] } : unreadable(error),
         )
-  const index = await readIndex(folder, { cells: () => false }).catch(unreadable)
+  const index = await readIndex(folder, { arms: [] }).catch(unreadable)
   return {
     isDamaged: journal.problems.length + index.problems.length > 0,
     stored: {
