@@ -5,6 +5,7 @@ import { aimed, type Scenario } from '../../src/commands/break/scenario/library.
 import { ControlError, countersIn, faultsAt } from '../../src/commands/break/scenario/gateway.ts'
 import { assertionsOf } from '../../src/commands/break/scenario/assertions.ts'
 import { judgedRun, statusOf } from '../../src/commands/break/scenario/result.ts'
+import type { Output, StatusText } from '../../src/commands/shared/arguments.ts'
 import { type OwnTraffic, runScenario } from '../../src/commands/break/scenario/run.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -32,7 +33,7 @@ function start(
     assert: claims = scenario.assert,
   }: {
     readonly allowWrites?: boolean
-    readonly status?: (line: string | undefined) => void
+    readonly status?: Output['status']
     readonly traffic?: OwnTraffic
     readonly assert?: Scenario['assert']
   } = {},
@@ -175,7 +176,7 @@ test('progress of a run is printed every five seconds, or each second on a termi
   await plain.run
   const told = plain.said.filter((line) => line.includes(' left; injected: '))
   assert.deepEqual(told, ['5s left; injected: one 5, two 5'])
-  const shown: (string | undefined)[] = []
+  const shown: StatusText[] = []
   const watched = start(new FakeGateway(), { status: (line) => void shown.push(line) })
   await pass(watched.clock, 11)
   await watched.run
@@ -184,7 +185,7 @@ test('progress of a run is printed every five seconds, or each second on a termi
     false,
   )
   assert.equal(shown.length, 10)
-  assert.match(shown[0] ?? '', /^\[##-+\] 9s left; injected: one /)
+  assert.match(String(shown[0]), /^\[##-+\] 9s left; injected: one /)
   assert.equal(shown.at(-1), undefined)
 })
 

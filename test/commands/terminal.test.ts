@@ -5,6 +5,7 @@ import { table } from '../../src/commands/shared/table.ts'
 import { Terminal } from '../../src/commands/shared/terminal.ts'
 import { coloured, splitColours } from '../../src/telemetry/colours.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { screenOf } from '../support/screen.ts'
 
 /** Returns the number of characters that a terminal shows. */
 const shownLength = (text: string) =>
@@ -15,7 +16,7 @@ const shownLength = (text: string) =>
 /** Two streams to one screen, with everything written to the screen. */
 function screen(isTTY: boolean, env: Record<string, string> = {}) {
   const written: string[] = []
-  const stream = { isTTY, columns: 40, write: (text: string) => void written.push(text) }
+  const stream = { isTTY, columns: 40, rows: 5, write: (text: string) => void written.push(text) }
   return { written, out: new Terminal(stream, stream, env) }
 }
 
@@ -38,6 +39,26 @@ test('the line at the bottom goes while another is written, and comes back below
     CLEAR,
     'the last\n',
   ])
+})
+
+test('several status lines are redrawn in place, and leave no line behind', () => {
+  const { written, out } = screen(true)
+  out.stdout('before')
+  out.status?.(['one', 'two', 'three'])
+  out.stdout('between')
+  out.status?.(['one', 'three'])
+  out.status?.(['界'.repeat(30), 'end'])
+  assert.deepEqual(screenOf(written.join(''), 40), ['before', 'between', '界'.repeat(30), 'end'])
+  out.status?.(undefined)
+  out.stdout('after')
+  assert.deepEqual(screenOf(written.join(''), 40), ['before', 'between', 'after'])
+})
+
+test('status lines leave the window a free line, so that each can be removed', () => {
+  const { written, out } = screen(true)
+  assert.equal(out.height, 5)
+  out.status?.(['1', '2', '3', '4', '5', '6'])
+  assert.deepEqual(screenOf(written.join('')), ['1', '2', '3', '4'])
 })
 
 test('the status line is no wider than the screen, and holds no control sequence', () => {

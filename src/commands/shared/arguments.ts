@@ -4,6 +4,9 @@ import { duration } from '../../units/duration.ts'
 import { didYouMean, suggest } from '../../units/suggest.ts'
 import { DEFAULT_CONTROL } from '../../gateway/control-address.ts'
 
+/** A status line, or several; undefined: none. */
+export type StatusText = string | readonly string[] | undefined
+
 /** The output of a command, written line by line. */
 export interface Output {
   stdout(line: string): void
@@ -14,11 +17,13 @@ export interface Output {
   readonly width?: number | undefined
   /** Colours standard output. Default: no colours. */
   readonly paint?: Paint
+  /** Lines of the window, on a terminal. Status lines beyond are not shown. */
+  readonly height?: number
   /**
-   * Shows a status line below all written lines, and replaces the previous status line; undefined removes it. Absent
+   * Shows status lines below all written lines, and replaces the previous status lines; undefined removes these. Absent
    * unless standard error is a terminal.
    */
-  readonly status?: ((line: string | undefined) => void) | undefined
+  readonly status?: ((lines: StatusText) => void) | undefined
   /** Replaces the screen by lines. Absent unless standard output is a terminal. */
   readonly page?: ((lines: readonly string[]) => void) | undefined
 }
@@ -87,7 +92,7 @@ export function unusable({ message }: Error): never {
 
 interface Expected<Given extends Options> {
   readonly options: Given
-  /** Names of the required positionals. Undefined: any positionals, checked by the caller. */
+  /** Names of the positionals, optional ones in brackets. Undefined: any positionals, checked by the caller. */
   readonly positionals?: readonly string[]
 }
 
@@ -134,7 +139,7 @@ export function readArguments<const Given extends Options>(
   if (texts.has('help')) return { help: true }
   const missing = names?.[positionals.length]
   const strange = names && positionals[names.length]
-  if (missing !== undefined) throw new Misuse(`${missing} is missing`)
+  if (missing?.startsWith('[') === false) throw new Misuse(`${missing} is missing`)
   if (strange !== undefined) throw new Misuse(`unexpected argument "${strange}"`)
   const values = Object.entries(options).map(([name, option]) => [
     name,

@@ -11,7 +11,7 @@ export type Values = Readonly<Record<string, string | number | boolean | readonl
 /** The input of a command: its options and positionals, the gateway, and the output. */
 export interface Given {
   readonly values: Values
-  /** The positional arguments, one for each name in the command's `positionals`. */
+  /** The positional arguments, in the order of the command's `positionals`. */
   readonly positionals: readonly string[]
   readonly control: Control
   readonly out: Output
@@ -21,7 +21,7 @@ export interface Given {
 }
 
 export interface Command {
-  /** Names of the required positionals. */
+  /** Names of the positionals, optional ones in brackets. */
   readonly positionals?: readonly string[]
   /** Options that the command has in addition to the common options. */
   readonly options?: Options

@@ -1,21 +1,31 @@
+import { isDeepStrictEqual } from 'node:util'
 import { type Paint, paintFor, plain } from '../../telemetry/colours.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
-import type { Output } from './arguments.ts'
+import type { Output, StatusText } from './arguments.ts'
 
 export interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number
+  readonly rows?: number
   write(text: string): unknown
 }
 
 /** Moves to the left edge, and erases the line. */
 const CLEAR = '\r\u001b[2K'
 
+/** Moves to the line above, and erases that line. */
+const CLEAR_ABOVE = '\u001b[1A\u001b[2K'
+
+/** Cuts lines at the edge, even lines of wide characters, and ends this cutting. */
+const CUT = '\u001b[?7l'
+const WRAP = '\u001b[?7h'
+
 /** Moves to the upper left corner, and erases the screen. */
 const WIPE = '\u001b[H\u001b[2J'
 
-/** Default width of a terminal, in characters. */
+/** Default size of a terminal, in characters and lines. */
 const WIDTH = 80
+const HEIGHT = 24
 
 /** Makes control characters visible, except the line breaks of the text. */
 function shown(text: string, paint: Paint): string {
@@ -24,7 +34,7 @@ function shown(text: string, paint: Paint): string {
 }
 
 /**
- * Standard output and standard error of a command. On a terminal, a status line stays below all other lines: it is
+ * Standard output and standard error of a command. On a terminal, status lines stay below all other lines: they are
  * removed during a write, and restored below.
  */
 export class Terminal implements Output {
@@ -36,7 +46,8 @@ export class Terminal implements Output {
   isClosed = false
   readonly #stdout: Screen
   readonly #stderr: Screen
-  #line: string | undefined
+  /** The status lines on the screen. */
+  #lines: readonly string[] = []
 
   constructor(stdout: Screen, stderr: Screen, env: Readonly<Record<string, string | undefined>>) {
     this.#stdout = stdout
@@ -45,7 +56,11 @@ export class Terminal implements Output {
     this.width = stdout.columns || undefined
     if (stdout.isTTY === true && env.TERM !== 'dumb')
       this.page = (lines) => this.#above(stdout, `${WIPE}${shown(lines.join('\n'), this.paint)}\n`)
-    if (stderr.isTTY === true && env.TERM !== 'dumb') this.status = (line) => this.#show(line)
+    if (stderr.isTTY === true && env.TERM !== 'dumb') this.status = (lines) => this.#show(lines)
+  }
+
+  get height(): number {
+    return this.#stderr.rows || HEIGHT
   }
 
   stdout(line: string): void {
@@ -57,7 +72,7 @@ export class Terminal implements Output {
   }
 
   /**
-   * A stream for a log on a terminal: it writes complete lines above the status line, with control characters made
+   * A stream for a log on a terminal: it writes complete lines above the status lines, with control characters made
    * visible.
    */
   get log(): Screen {
@@ -65,16 +80,28 @@ export class Terminal implements Output {
   }
 
   #above(stream: Screen, text: string): void {
-    const line = this.#line
-    if (line !== undefined) this.#stderr.write(CLEAR)
+    const lines = this.#lines
+    if (lines.length > 0) this.#stderr.write(clearing(lines))
     stream.write(text)
-    if (line !== undefined) this.#stderr.write(line)
+    if (lines.length > 0) this.#stderr.write(drawn(lines))
   }
 
-  #show(text: string | undefined): void {
-    const line = text && printable(text, (this.#stderr.columns || WIDTH) - 2)
-    if (line === this.#line) return
-    this.#line = line
-    this.#stderr.write(`${CLEAR}${line ?? ''}`)
+  #show(text: StatusText): void {
+    const columns = (this.#stderr.columns || WIDTH) - 2
+    // With as many lines as the window, the first line would scroll away, out of reach of the next removal.
+    const lines = [text ?? []]
+      .flat()
+      .slice(0, this.height - 1)
+      .map((line) => printable(line, columns))
+    if (isDeepStrictEqual(lines, this.#lines)) return
+    const before = this.#lines
+    this.#lines = lines
+    this.#stderr.write(`${clearing(before)}${drawn(lines)}`)
   }
 }
+
+/** Returns the text that removes status lines from the screen; the cursor is at the end of the last line. */
+const clearing = (lines: readonly string[]) => `${CLEAR}${CLEAR_ABOVE.repeat(Math.max(0, lines.length - 1))}`
+
+const drawn = (lines: readonly string[]) =>
+  lines.length > 1 ? `${CUT}${lines.join('\n')}${WRAP}` : lines.join('')

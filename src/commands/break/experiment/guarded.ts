@@ -86,7 +86,7 @@ export const plan: Command = {
   },
 }
 
-function planLines(plan: Plan, width: number): string[] {
+export function planLines(plan: Plan, width: number): string[] {
   const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
   const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
   return [
@@ -203,8 +203,8 @@ function userName(): string {
 }
 
 /** Poll interval in milliseconds, and longest silence of the gateway before the command gives up. */
-const POLL_MS: Millis = 500
-const SILENT_MS: Millis = 10_000
+export const POLL_MS: Millis = 500
+export const SILENT_MS: Millis = 10_000
 
 async function watch(given: Given, begun: ShownRun): Promise<number> {
   const { control, out, values } = given
@@ -253,23 +253,31 @@ async function sayVerdict({ control, out }: Given, path: string): Promise<void> 
   for (const line of verdictLines(judgementOf(answered.value))) out.stdout(printable(line))
 }
 
-const placeOf = ({ phase, stage, stages }: ShownRun): string =>
+/** Returns the place of a run, such as `stage 2 of 3: 25%`. */
+export const placeOf = ({ phase, stage, stages }: ShownRun): string =>
   phase === 'stage'
     ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
     : phase
 
-/** Returns the progress as one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
+/** Returns the progress as one line: `[#####-----] 42%  23s  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
 function progressLine(shown: ShownRun, width: number): string {
-  const { elapsedMs, lengthMs, latest, phase, reason } = shown
+  const { phase, reason } = shown
+  const place = phase === 'recovery' ? `recovery: ${reason}` : placeOf(shown)
+  return printable([doneWords(shown), place, ...armWords(shown)].join('  ')).slice(0, width)
+}
+
+/** Returns the share of a run that is over, as a bar, and the time: `[#####-----] 42%  23s`. */
+export function doneWords({ elapsedMs, lengthMs }: ShownRun): string {
   const done = Math.min(1, elapsedMs / lengthMs)
-  const arms = Object.entries(latest?.arms ?? {}).map(
+  return `${bar(done, 24)} ${Math.round(done * 100)}%  ${seconds(elapsedMs)}`
+}
+
+/** Returns the calls of the last second, by arm: `treatment 12 calls, 1 failed`. */
+export const armWords = ({ latest }: ShownRun): string[] =>
+  Object.entries(latest?.arms ?? {}).map(
     ([arm, { calls, failed }]) =>
       `${arm} ${numbered(calls, 'call')}${failed > 0 ? `, ${failed} failed` : ''}`,
   )
-  const place = phase === 'recovery' ? `recovery: ${reason}` : placeOf(shown)
-  const line = `${bar(done, 24)} ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[place, ...arms].join('  ')}`
-  return printable(line).slice(0, width)
-}
 
 /** Prints a run's state; returns 0 for a waiting, running or completed run. */
 function said(given: Given, shown: ShownRun): number {
