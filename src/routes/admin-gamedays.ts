@@ -7,6 +7,7 @@ import type { GameDay } from '../gamedays/gameday.ts'
 import type { GameDays } from '../gamedays/gamedays.ts'
 import { type GameDayPlan, specOf } from '../gamedays/plan.ts'
 import { gameDayResult, type GameDayRecord } from '../gamedays/record.ts'
+import { isWithin } from '../gamedays/stop-conditions.ts'
 import { guardedInShort } from './admin-guarded.ts'
 import { malformed, read } from './answers.ts'
 
@@ -59,12 +60,18 @@ export function registerAdminGameDays(
     const wanted = read(request, received.body ?? {}, 'the GameDay')
     if (!wanted.ok) return malformed(reply, wanted)
     const { plan, by } = wanted.value
+    const isInScope = isWithin(plan.scope)
     return {
       name: plan.name,
       refusals: gameDays.refusals(plan),
       experiments: plan.experiments.map((step) => {
         const asked = { by, approvedBy: undefined, firstStage: 0 }
-        return { after: step.after, ...guarded.plan(specOf(plan, step), asked) }
+        const preview = guarded.plan(specOf(plan, step), asked)
+        const outside = preview.targets.servers.filter(({ name }) => !isInScope(name))
+        const refusals = outside.map(
+          ({ name }) => `the server ${name} is outside of the scope of the GameDay`,
+        )
+        return { after: step.after, ...preview, refusals: [...preview.refusals, ...refusals] }
       }),
     }
   })

@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { parse } from 'yaml'
+import { readGameDay } from '../../../src/gateway/gameday-file.ts'
 import { readExperiment } from '../../../src/gateway/guarded/file.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
 import { comesTo } from './scene.ts'
@@ -65,6 +66,35 @@ for (const file of files)
       'some tool is hit',
     )
   })
+
+for (const file of ['first-look.yaml', 'outage.yaml'])
+  test(`the GameDay ${file} may be run on the servers of the quickstart`, async () => {
+    const read = await readGameDay(join('config/gamedays', file))
+    assert.ok(read.ok, read.ok ? '' : read.problems.join('\n'))
+    const { status, body } = await gateway.post<{
+      refusals: string[]
+      experiments: { refusals: string[]; waitsBecause?: string }[]
+    }>('/admin/gamedays/plan', { plan: read.written })
+    assert.equal(status, 200, JSON.stringify(body))
+    const { refusals, experiments } = body
+    assert.deepEqual(
+      [refusals, ...experiments.map((one) => [one.refusals, one.waitsBecause])],
+      [[], ...experiments.map(() => [[], undefined])],
+    )
+  })
+
+test('a GameDay plan names each server outside of its scope', async () => {
+  const read = await readGameDay('config/gamedays/first-look.yaml')
+  assert.ok(read.ok)
+  const plan = { ...(read.written as Json), scope: { servers: ['memory'] } }
+  const { body } = await gateway.post<{ experiments: { refusals: string[] }[] }>('/admin/gamedays/plan', {
+    plan,
+  })
+  assert.deepEqual(
+    body.experiments.map(({ refusals }) => refusals),
+    [[], ['the server everything is outside of the scope of the GameDay']],
+  )
+})
 
 /** Returns the spec with stages of a few seconds. */
 const short = (spec: Json, stages: readonly Json[]): Json => ({
