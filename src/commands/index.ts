@@ -69,7 +69,7 @@ export const commands: Commands = {
   },
   gameday: {
     group: 'break',
-    about: 'reports on GameDays: guarded experiments as one exercise',
+    about: 'runs guarded experiments one after the other, with pauses, notes and actions',
     load: async () => (await import('./break/gameday.ts')).gameday,
   },
   experiment: {

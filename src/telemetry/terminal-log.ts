@@ -59,7 +59,8 @@ export function stderrLine(server: string, text: string, paint: Paint = plain): 
   return `${paint('name', printable(server, LONGEST_VALUE))} ${paint('aside', '│')} ${printable(text)}`
 }
 
-function timeOf(time: unknown): string {
+/** Formats a time of this machine's time zone: `14:02:11`; `--:--:--` for no time. */
+export function timeOf(time: unknown): string {
   const date = new Date(typeof time === 'string' || typeof time === 'number' ? time : NaN)
   if (Number.isNaN(date.getTime())) return '--:--:--'
   return [date.getHours(), date.getMinutes(), date.getSeconds()]

@@ -32,6 +32,11 @@ const leftOut: readonly LeftOut[] = [
     text: 'experiment plan',
     why: 'needs that gateway; test/e2e/experiments/library plans all of them, and runs the drill',
   },
+  {
+    page: 'docs/gamedays.md',
+    text: 'gameday run',
+    why: 'other pages inject faults meanwhile; test/e2e/experiments/gameday runs one, and plans this one',
+  },
   { page: 'docs/connect.md', text: 'claude mcp add', why: 'needs Claude Code' },
   {
     page: 'docs/kubernetes.md',
@@ -115,6 +120,7 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /^unit,arm,calls,/m,
   ],
   'docs/guarded-experiments.md': [/latency\.yaml: experiment latency, 3 stages, 3 rules of its gate$/m],
+  'docs/gamedays.md': [/finance\.yaml: GameDay finance-q1, 3 experiments, \d+m plus recoveries$/m],
   'docs/compare.md': [/^\*\*worse\*\*: no_retries loses: /m, /^\| all \| \d+ \| \d+ \| 0 \| 0 \| 300 \|$/m],
   'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
   'docs/security.md': [/"ok":true/],

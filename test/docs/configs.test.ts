@@ -8,6 +8,7 @@ import { faults } from '../../src/chaos/faults/index.ts'
 import { readScenario } from '../../src/commands/break/scenario/library.ts'
 import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { readGameDay } from '../../src/gateway/gameday-file.ts'
 import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import { reasons, stableCode } from '../../src/mesh/errors.ts'
 import { type Block, readPages } from './pages.ts'
@@ -44,13 +45,16 @@ const isError = (block: Block) => block.language === 'json' && 'code' in (JSON.p
 const isScenario = ({ language, text }: Block) =>
   language === 'yaml' && 'assert' in ((parse(text) as object | null) ?? {})
 
-/** Guarded experiments have files of their own. */
-const isExperiment = (block: Block) =>
-  block.language === 'yaml' && Object.hasOwn((parse(block.text) ?? {}) as object, 'hypothesis')
+const hasKey = ({ language, text }: Block, key: string) =>
+  language === 'yaml' && Object.hasOwn((parse(text) ?? {}) as object, key)
+
+/** Guarded experiments and GameDays have files of their own. */
+const isGameDay = (block: Block) => hasKey(block, 'roles')
+const isExperiment = (block: Block) => hasKey(block, 'hypothesis') && !isGameDay(block)
 
 const configs = blocks.filter(
   (block) =>
-    (block.language === 'yaml' && !isScenario(block) && !isExperiment(block)) ||
+    (block.language === 'yaml' && ![isScenario, isExperiment, isGameDay].some((is) => is(block))) ||
     (block.language === 'json' && !isError(block)),
 )
 
@@ -60,6 +64,17 @@ test('every experiment of the pages is valid', () => {
   for (const { page, line, text } of experiments) {
     const read = experimentSpec.safeParse(parse(text))
     assert.ok(read.success, `${page}:${line}: ${read.error?.message}`)
+  }
+})
+
+test('every GameDay of the pages is valid', async () => {
+  const gameDays = blocks.filter(isGameDay)
+  assert.ok(gameDays.length > 0)
+  for (const [index, { page, line, text }] of gameDays.entries()) {
+    const file = join(folder, `gameday-${index}.yaml`)
+    await writeFile(file, text)
+    const read = await readGameDay(file)
+    assert.ok(read.ok, read.ok ? '' : `${page}:${line}: ${read.problems.join('\n')}`)
   }
 })
 

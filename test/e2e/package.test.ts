@@ -64,6 +64,9 @@ test('the package that npm packs is built first, and its command can be run', as
 
 test('the package has the files the program reads, and no files only a checkout needs', async () => {
   assert.match((await run(command, ['scenario', 'list'], { cwd: home })).stdout, /^retry-storm /m)
+  const gameDay = join(packed, 'config', 'gamedays', 'first-look.yaml')
+  const checked = await run(command, ['gameday', 'validate', gameDay], { cwd: home })
+  assert.match(checked.stdout, /GameDay first-look, 2 experiments/)
   const { stdout } = await run(command, ['validate', join(packed, 'config', 'reference.yaml')], {
     cwd: home,
     env: { ...process.env, SEARCH_KEY: 'x', CONTROL_TOKEN: 'a-token-of-enough-letters' },
