@@ -77,6 +77,7 @@ const layers = {
     'config',
     'policies',
     'chaos',
+    'evidence',
     'experiments',
     'gamedays',
     'mesh',

@@ -46,6 +46,7 @@ export const evidenceReport = z.strictObject({
       environment: text,
       faults: z.array(text),
       verdict: z.enum(verdicts),
+      measuredBy: z.enum(['gateway', 'client']),
       promisedMs: ms,
       measuredMs: ms,
       by: text,
@@ -100,6 +101,8 @@ export function reportOn(
       judgedAt,
       isOver: period.judgedMs === period.toMs - 1,
       problems,
+      // A run before the period decides due dates, too.
+      hasHandedIn: requirements.some(({ handedIn, last }) => handedIn > 0 || last?.measuredBy === 'client'),
     }),
     requirements: [...requirements],
     runs: supporting.map((run) => ({
@@ -110,6 +113,7 @@ export function reportOn(
       environment: run.environment,
       faults: [...new Set(run.faults.map(({ type }) => type))],
       verdict: run.verdict,
+      measuredBy: run.measuredBy,
       promisedMs: run.rto.promisedMs,
       measuredMs: run.rto.measuredMs,
       by: run.by,
@@ -125,7 +129,13 @@ function statementsOn(
     judgedAt,
     isOver,
     problems,
-  }: { readonly judgedAt: string; readonly isOver: boolean; readonly problems: readonly string[] },
+    hasHandedIn,
+  }: {
+    readonly judgedAt: string
+    readonly isOver: boolean
+    readonly problems: readonly string[]
+    readonly hasHandedIn: boolean
+  },
 ): string[] {
   return [
     'This report lists evidence that may support the requirements below. Whether the evidence is enough, a person must judge.',
@@ -139,6 +149,11 @@ function statementsOn(
     'A test in staging is no test in production.',
     'A failed run is evidence of testing, too. A run with the verdict "no evidence" supports nothing.',
     `Due dates are days of UTC, judged at ${judgedAt}. Only stored runs are known.`,
+    ...(hasHandedIn
+      ? [
+          'The gateway did not measure runs that a client handed in: their figures are claims by the holder of a token.',
+        ]
+      : []),
     ...(isOver ? [] : ['The period is not over yet.']),
     ...problems.map(
       (problem) => `The index of runs cannot be trusted, so runs may be missing or wrong: ${problem}.`,
@@ -189,17 +204,29 @@ const summaryTable = (requirements: readonly RequirementEvidence[]): Block => ({
       'held',
       'failed',
     ],
-    rows: requirements.map(({ ref, runs, verdicts: { passed, held, failed }, last, due, recovery, gap }) => [
-      ref,
-      last === null ? NONE : dayIn(last.at),
-      dueCell(due),
-      gap === null ? NONE : { bold: gap },
-      recovery.promised === 0 ? NONE : `${recovery.met} of ${recovery.promised}`,
-      runs.length,
-      passed,
-      held,
-      failed,
-    ]),
+    rows: requirements.map((one) => {
+      const {
+        ref,
+        runs,
+        verdicts: { passed, held, failed },
+        last,
+        due,
+        recovery,
+        gap,
+      } = one
+      const note = gap ?? (isOnlyHandedIn(one) ? 'only handed in' : undefined)
+      return [
+        ref,
+        last === null ? NONE : dayIn(last.at),
+        dueCell(due),
+        note === undefined ? NONE : { bold: note },
+        recovery.promised === 0 ? NONE : `${recovery.met} of ${recovery.promised}`,
+        runs.length,
+        passed,
+        held,
+        failed,
+      ]
+    }),
     numbers: 5,
   },
 })
@@ -217,8 +244,12 @@ function dueCell({ state, day }: RequirementEvidence['due']) {
   }
 }
 
+/** Whether clients measured all supporting runs of the period. */
+const isOnlyHandedIn = ({ runs, handedIn }: RequirementEvidence): boolean =>
+  runs.length > 0 && handedIn === runs.length
+
 function blocksOf(one: RequirementEvidence): readonly Block[] {
-  const { id, text, everyMs, runs, others, last, recovery, limits } = one
+  const { id, text, everyMs, runs, handedIn, others, last, recovery, limits } = one
   const { promised, met, notMeasured } = recovery
   return [
     text,
@@ -231,10 +262,17 @@ function blocksOf(one: RequirementEvidence): readonly Block[] {
         runs.length === 0
           ? `gap: ${one.gap} in the period`
           : `${numbered(runs.length, 'supporting run')} in the period: ${firstOf(runs.map(({ id }) => id))}`,
+        ...(handedIn === 0
+          ? []
+          : [
+              isOnlyHandedIn(one)
+                ? 'clients handed in all supporting runs of the period: the gateway measured none of these'
+                : `handed in by clients, and not measured by the gateway: ${handedIn} of ${numbered(runs.length, 'run')}`,
+            ]),
         ...(others.length === 0 ? [] : [`not supporting: ${firstOf(others.map(otherRun))}`]),
         last === null
           ? 'no stored run supports this requirement'
-          : `last supporting run: ${last.id} of ${dayIn(last.at)}`,
+          : `last supporting run: ${last.id} of ${dayIn(last.at)}${last.measuredBy === 'client' ? ', handed in by a client' : ''}`,
         promised === 0
           ? 'no supporting run of the period promised a recovery time'
           : `recovered in the promised time: ${met} of ${numbered(promised, 'run')}${notMeasured === 0 ? '' : `; not measured: ${notMeasured}`}`,
@@ -270,6 +308,7 @@ const runTable = (runs: EvidenceReport['runs']): Block => ({
       'environment',
       'faults',
       'verdict',
+      'measured by',
       'by',
       'approved by',
       'promised',
@@ -283,12 +322,13 @@ const runTable = (runs: EvidenceReport['runs']): Block => ({
       run.environment,
       firstOf(run.faults),
       run.verdict,
+      run.measuredBy,
       run.by,
       run.approver ?? NONE,
       run.promisedMs === null ? NONE : roundedDuration(run.promisedMs),
       run.measuredMs === null ? NONE : roundedDuration(run.measuredMs),
     ]),
-    numbers: 9,
+    numbers: 10,
   },
 })
 

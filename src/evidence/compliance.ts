@@ -97,6 +97,7 @@ export type ComplianceMapping = z.output<typeof complianceMapping>
 
 const runId = z.string().max(64)
 const moment = z.iso.datetime()
+const measuredBy = z.enum(['gateway', 'client'])
 const count = z.int().min(0)
 
 /** Evidence that may support a requirement. Moments are in UTC. */
@@ -109,6 +110,8 @@ export const requirementEvidence = z.strictObject({
   /** Supporting runs in the period, the oldest first. */
   runs: z.array(z.strictObject({ id: runId, at: moment, verdict: z.enum(supportingVerdicts) })),
   verdicts: z.strictObject({ passed: count, held: count, failed: count }),
+  /** How many of `runs` a client measured and handed in; the gateway measured the others. */
+  handedIn: count,
   /** Runs in the period with the kind and a fault of the requirement that do not support the requirement. */
   others: z.array(
     z.strictObject({
@@ -121,7 +124,7 @@ export const requirementEvidence = z.strictObject({
     }),
   ),
   /** The last supporting run up to the end of the period, also before the period; null without such a run. */
-  last: z.strictObject({ id: runId, at: moment }).nullable(),
+  last: z.strictObject({ id: runId, at: moment, measuredBy }).nullable(),
   due: z.strictObject({
     state: z.enum(['no interval', 'in time', 'overdue', 'never tested']),
     /** In time: the last day for the next test. Overdue: the first day without a test in time. Null otherwise. */
@@ -184,8 +187,9 @@ function evidenceOf(
     everyMs: every,
     runs: supporting.map(({ run: { id, at }, support }) => ({ id, at: isoOf(at), verdict: support })),
     verdicts: { passed: withVerdict('passed'), held: withVerdict('held'), failed: withVerdict('failed') },
+    handedIn: supporting.filter(({ run }) => run.measuredBy === 'client').length,
     others,
-    last: last === undefined ? null : { id: last.id, at: isoOf(last.at) },
+    last: last === undefined ? null : { id: last.id, at: isoOf(last.at), measuredBy: last.measuredBy },
     due: dueOf(every, last, judgedMs),
     recovery: recoveryOf(supporting.map(({ run }) => run)),
     gap: gapOf(supporting.length, others),

@@ -126,7 +126,7 @@ class Plan {
 
   add(run: JudgedRun): void {
     this.counts.count(run)
-    this.#last = run
+    if (run.at >= this.#last.at) this.#last = run
     // A clock that went back hides no later test.
     if (run.verdict !== 'no evidence' && run.at >= (this.#lastEvidence?.at ?? 0)) this.#lastEvidence = run
     this.#recent.push({ verdict: run.verdict, rto: run.rto })

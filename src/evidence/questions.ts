@@ -17,36 +17,39 @@ type Asked<Question extends keyof typeof questionFields> = Pick<
   (typeof questionFields)[Question][number]
 >
 
-/** Runs by plan, in order of the plans' names. A GameDay and an experiment of the same name are two plans. */
+/** A plan: runs of different kinds are different plans, even with the same name. */
+interface Plan {
+  readonly kind: RunSummary['kind']
+  readonly plan: string
+}
+
+/** Runs by plan, in order of the plans' names, then of their kinds. */
 export function byPlan<Run extends Pick<RunSummary, 'kind' | 'name'>>(
   runs: readonly Run[],
-): readonly (readonly [plan: string, runs: readonly Run[]])[] {
-  const plans = new Map<string, Run[]>()
+): readonly (Plan & { readonly runs: readonly Run[] })[] {
+  const plans = new Map<string, Plan & { readonly runs: Run[] }>()
   for (const run of runs) {
-    const key = `${run.name} ${run.kind}`
-    const own = plans.get(key)
-    if (own === undefined) plans.set(key, [run])
-    else own.push(run)
+    const { kind, name: plan } = run
+    const key = JSON.stringify([plan, kind])
+    const known = plans.get(key)
+    if (known === undefined) plans.set(key, { kind, plan, runs: [run] })
+    else known.runs.push(run)
   }
-  return [...plans].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, own]) => [own[0]!.name, own])
+  return [...plans].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, one]) => one)
 }
 
 /** The grade of each plan over its last runs. The reasons say when these runs did different things under one name. */
-export const gradesIn = (
-  runs: readonly Asked<'grades'>[],
-  last: number,
-): readonly (Graded & { readonly plan: string })[] =>
-  [...byPlan(runs)].map(([plan, all]) => {
+export const gradesIn = (runs: readonly Asked<'grades'>[], last: number): readonly (Plan & Graded)[] =>
+  byPlan(runs).map(({ kind, plan, runs: all }) => {
     const own = all.slice(-last)
     const graded = gradeOf(own)
     const versions = new Set(own.map(({ shape }) => shape)).size
     const reasons = versions === 1 ? [] : [`over ${versions} versions of the plan`]
-    return { plan, ...graded, reasons: [...graded.reasons, ...reasons] }
+    return { kind, plan, ...graded, reasons: [...graded.reasons, ...reasons] }
   })
 
 /** Recovery times of a plan in milliseconds. */
-export interface Recovery {
-  readonly plan: string
+export interface Recovery extends Plan {
   readonly runs: number
   /** Runs without a recovery within the wait. */
   readonly notRecovered: number
@@ -60,12 +63,13 @@ export interface Recovery {
 
 /** Returns the recovery times of each plan, over runs whose faults had an effect. */
 export function recoveryIn(runs: readonly Asked<'recovery'>[]): readonly Recovery[] {
-  return [...byPlan(runs)].map(([plan, own]) => {
+  return byPlan(runs).map(({ kind, plan, runs: own }) => {
     const shown = own.filter(({ verdict }) => verdict !== 'no evidence')
     const times = shown.flatMap(({ rto }) => rto.measuredMs ?? []).sort((a, b) => a - b)
     const promised = shown.filter(({ rto }) => rto.promisedMs !== null)
     const kept = promised.filter(({ rto }) => rto.measuredMs !== null && rto.measuredMs <= rto.promisedMs!)
     return {
+      kind,
       plan,
       runs: shown.length,
       notRecovered: shown.length - times.length,
@@ -85,8 +89,7 @@ const medianOf = (sorted: readonly number[]) =>
     : (sorted[Math.floor((sorted.length - 1) / 2)]! + sorted[Math.floor(sorted.length / 2)]!) / 2
 
 /** How often the authors of a plan were right. */
-export interface Estimates {
-  readonly plan: string
+export interface Estimates extends Plan {
   readonly of: string
   readonly right: number
   readonly estimates: number
@@ -96,13 +99,13 @@ export interface Estimates {
 }
 
 export function estimatesIn(runs: readonly Asked<'estimates'>[]): readonly Estimates[] {
-  return [...byPlan(runs)].flatMap(([plan, own]) => {
+  return byPlan(runs).flatMap(({ kind, plan, runs: own }) => {
     const all = own.flatMap(({ estimates }) => estimates)
     return [...new Set(all.map(({ of }) => of))].map((of): Estimates => {
       const ofKind = all.filter((one) => one.of === of)
       const right = ofKind.filter((one) => one.right).length
       const { low, high } = wilsonInterval({ successes: right, units: ofKind.length }, 0.05)
-      return { plan, of, right, estimates: ofKind.length, low, high }
+      return { kind, plan, of, right, estimates: ofKind.length, low, high }
     })
   })
 }
@@ -139,8 +142,7 @@ export function coverageIn(runs: readonly Asked<'coverage'>[]): readonly Coverag
 }
 
 /** A plan that says how often it is due. Times in milliseconds since the epoch. */
-export interface Due {
-  readonly plan: string
+export interface Due extends Plan {
   readonly everyMs: number
   /** The last run that is evidence; undefined without one. */
   readonly lastAt: number | undefined
@@ -157,14 +159,14 @@ export const dueAt = (plan: Pick<Due, 'everyMs' | 'lastAt'> & { readonly firstAt
  * a later time than `now`, because the clock of its gateway was wrong.
  */
 export function dueIn(runs: readonly Asked<'due'>[], now: number): readonly Due[] {
-  return [...byPlan(runs)]
-    .flatMap(([plan, own]): Due[] => {
+  return byPlan(runs)
+    .flatMap(({ kind, plan, runs: own }): Due[] => {
       const everyMs = own.at(-1)!.everyMs
       if (everyMs === null) return []
       const tests = own.filter(({ verdict, at }) => verdict !== 'no evidence' && at <= now)
       const lastAt = tests.length === 0 ? undefined : Math.max(...tests.map(({ at }) => at))
       const due = dueAt({ everyMs, lastAt, firstAt: Math.min(now, own[0]!.at) })
-      return [{ plan, everyMs, lastAt, dueAt: due, isOverdue: due <= now }]
+      return [{ kind, plan, everyMs, lastAt, dueAt: due, isOverdue: due <= now }]
     })
     .sort((a, b) => a.dueAt - b.dueAt)
 }

@@ -32,10 +32,11 @@ export interface OpenedIndex {
  */
 export class RunIndex {
   readonly #chain: ChainFile
-  readonly #ids: Set<string>
+  /** The runs by id, each with the hash of its handed-in document; null for a run of the gateway. */
+  readonly #ids: Map<string, string | null>
   readonly #onRun: (run: unknown) => void
 
-  private constructor(chain: ChainFile, ids: Set<string>, onRun: (run: unknown) => void) {
+  private constructor(chain: ChainFile, ids: Map<string, string | null>, onRun: (run: unknown) => void) {
     this.#chain = chain
     this.#ids = ids
     this.#onRun = onRun
@@ -55,11 +56,11 @@ export class RunIndex {
     makeFolder(folder, 0o700)
     const place = indexPlace(folder, await openKey(folder))
     const { path } = place
-    const ids = new Set<string>()
+    const ids = new Map<string, string | null>()
     const note = (record: object) => {
       const entry = record as IndexEntry
       if (entry.kind !== 'run' || ids.has(entry.run.id)) return
-      ids.add(entry.run.id)
+      ids.set(...idOf(entry.run))
       onRun(entry.run)
     }
     const { chain, damage } = await drained(checkedRecords(place, entryWithoutCells), note)
@@ -88,9 +89,19 @@ export class RunIndex {
     return this.#ids.has(id)
   }
 
+  /** Returns the hash of the document from which a client's run was made; null for others. */
+  documentOf(id: string): string | null {
+    return this.#ids.get(id) ?? null
+  }
+
+  /** Size of the file. */
+  get bytes(): number {
+    return this.#chain.size
+  }
+
   /** Adds runs; resolves once all are on disk. Ignores runs that the index has already. Rejects when writing fails. */
   async addRuns(runs: readonly RunSummary[], now: number): Promise<void> {
-    const added = runs.filter(({ id }) => !this.#ids.has(id) && this.#ids.add(id))
+    const added = runs.filter((run) => !this.#ids.has(run.id) && this.#ids.set(...idOf(run)))
     await this.#add(added.map((run) => ({ kind: 'run', at: now, run: toStored(run) }))).catch(
       (error: unknown) => {
         for (const { id } of added) this.#ids.delete(id)
@@ -125,3 +136,7 @@ const exists = (path: string): Promise<boolean> =>
       return false
     },
   )
+
+/** Lines of earlier builds have no document. */
+const idOf = ({ id, document }: Pick<RunSummary, 'id'> & Partial<Pick<RunSummary, 'document'>>) =>
+  [id, document ?? null] as const

@@ -41,6 +41,8 @@ export function summaryOf(run: RunRecord, facts: GatewayFacts): RunSummary {
     at: began,
     tookMs: Math.max(0, (run.endedAt ?? began) - began),
     ...gateway,
+    measuredBy: 'gateway',
+    document: null,
     environment: run.targets.environment,
     hashes: { ...hashes, targets: hashOf(run.targets), load: hashOf(spec.load ?? 'real') },
     seed: run.seed,

@@ -4,8 +4,12 @@ import { verdicts, reasonNames } from './verdict-names.ts'
 /** Kinds of runs in the index. */
 export const runKinds = ['guarded', 'comparison', 'scenario', 'paired', 'gameday', 'soak'] as const
 
-const name = z.string().min(1).max(200)
-const text = z.string().max(2_000)
+/** Longest names and other texts in a summary, in characters. */
+export const LONGEST_NAME = 200
+export const LONGEST_TEXT = 2_000
+
+const name = z.string().min(1).max(LONGEST_NAME)
+const text = z.string().max(LONGEST_TEXT)
 const hash = z.string().max(64)
 const count = z.int().min(0)
 /** Milliseconds; fractions count. */
@@ -81,6 +85,11 @@ export const runSummary = z.strictObject({
   }),
   era: name,
   transport: name,
+  /** The measurer: the gateway of the index, or a client that handed in the summary. Default, for older lines: `gateway`. */
+  measuredBy: z.enum(['gateway', 'client']).default('gateway'),
+  /** SHA-256 of the document that the client handed in, in hex; null for a run that the gateway measured. */
+  document: hash.nullable().default(null),
+  /** The starter of the run. For a client's run: the credential of the hand-in, because only the credential is proved. */
   by: name,
   approver: name.nullable(),
   approverProof: name.nullable(),

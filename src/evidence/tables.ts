@@ -73,6 +73,8 @@ const runs = tableOf<RunSummary, RunSummary>('runs', (run) => [run], [
   ['host_container', 'flag', ({ host }) => host.container],
   ['era', 'text', ({ era }) => era],
   ['transport', 'text', ({ transport }) => transport],
+  ['measured_by', 'text', ({ measuredBy }) => measuredBy],
+  ['document', 'text?', ({ document }) => document],
   ['started_by', 'text', ({ by }) => by],
   ['approver', 'text?', ({ approver }) => approver],
   ['approver_proof', 'text?', ({ approverProof }) => approverProof],

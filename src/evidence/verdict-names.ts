@@ -13,6 +13,8 @@ export const reasonTexts = {
   journal_gap: 'the run could not continue, or its record lacks samples',
   loose_tolerance: 'no reachable value breaks the claims, or the gate',
   stopped: 'somebody stopped the run, or the run ended without a result',
+  undecided: 'the run measured too little for a claim, or for the difference of its arms',
+  unsound: 'the measurement has a flaw, such as arms without their planned shares',
   not_run: 'an experiment of the GameDay was skipped, or not reached',
 } as const satisfies Readonly<Record<string, string>>
 

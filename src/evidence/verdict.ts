@@ -14,21 +14,27 @@ import type { Reason, Verdict } from './verdict-names.ts'
 const LEAST_APPLIED = 5
 
 /** Fewer calls of the treatment in a stage prove nothing. */
-const LEAST_CALLS = 30
+export const LEAST_CALLS = 30
 
 /** The least share of the seconds with an acting fault in which the treatment must have calls. */
-const LEAST_OVERLAP = 0.8
+export const LEAST_OVERLAP = 0.8
 
 /** A row this much later than the row before is a gap: times the usual length of a row. */
 const GAP = 5
 
 /** A limit on durations from here on is never reached: calls end by their deadline, in milliseconds. */
-const UNREACHED_MS = 60_000
+export const UNREACHED_MS = 60_000
 
 const ALPHA = 0.05
 
 /** Faults at processes and servers hit all calls: one injection has an effect. */
 const STANDING = /^(proc|registry|session|lists?|auth|upstream)\./
+
+export const isStanding = (type: string): boolean => STANDING.test(type)
+
+/** Whether a fault had an effect often enough. `applied`: injections that took effect. */
+export const hasEffect = ({ type, applied }: { readonly type: string; readonly applied: number }): boolean =>
+  applied >= (isStanding(type) ? 1 : LEAST_APPLIED)
 
 export type ProvenClaim = RunSummary['claims'][number]
 
@@ -91,10 +97,9 @@ function areEffective({ spec, faults }: RunRecord): boolean {
   if (spec.faults.length === 0) return spec.arms.control !== spec.arms.treatment
   // A record without the counts of a fault shows no effect of this fault.
   if (faults.length < spec.faults.length) return false
-  return faults.every(({ type, injected, notApplicable, notReached }) => {
-    const applied = Math.max(0, injected - notApplicable - notReached)
-    return applied >= (STANDING.test(type) ? 1 : LEAST_APPLIED)
-  })
+  return faults.every(({ type, injected, notApplicable, notReached }) =>
+    hasEffect({ type, applied: Math.max(0, injected - notApplicable - notReached) }),
+  )
 }
 
 /** Whether the treatment had calls while the faults acted; a call that waits for its answer counts. */
@@ -157,7 +162,7 @@ function isLoose(run: RunRecord): boolean {
 
 /** Returns the error ratio of the treatment if each chosen call failed, on top of the failures of the baseline. */
 function highestErrorRatio({ spec, baseline }: RunRecord): number {
-  if (spec.faults.some(({ type }) => STANDING.test(type)) || spec.faults.length === 0) return 1
+  if (spec.faults.some(({ type }) => isStanding(type)) || spec.faults.length === 0) return 1
   const missed = spec.faults.reduce((left, { rate }) => left * (1 - rate), 1)
   const before = baseline === undefined || baseline.calls === 0 ? 0 : baseline.failed / baseline.calls
   return Math.min(1, 1 - missed + before)

@@ -15,7 +15,16 @@ import { assigner } from './assignment.ts'
 import { armsOf, meet, type Portioned } from './capacity.ts'
 import { judgeApart } from './judge-thread.ts'
 import { type Judged, type Judgement, judge, judgeUnits, type KnownUnits, takesLong } from './judge.ts'
-import { endIn, measuredUnit, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
+import {
+  type ArmFigures,
+  endIn,
+  type HitFault,
+  measuredUnit,
+  Room,
+  Samples,
+  taskUnit,
+  type UnitSample,
+} from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
@@ -52,6 +61,15 @@ export interface Run {
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
+/** The facts about an ended run, as plain data. */
+export interface EndedRun extends Pick<Run, 'experiment' | 'policies' | 'startedAtWall' | 'judgement'> {
+  readonly ranMs: Millis
+  /** True when the run ended without a result: by hand, or by a change of the config. */
+  readonly isStopped: boolean
+  readonly arms: Readonly<Record<string, ArmFigures>>
+  readonly faults: readonly HitFault[]
+}
+
 /** A configured experiment, with its current or else its last run. A last run may have had other settings. */
 export interface Listed {
   readonly experiment: Experiment
@@ -86,9 +104,18 @@ export type ExperimentEvent =
   | { readonly type: 'waits'; readonly name: string; readonly for: string }
   /** The config could not be applied again, so arms of an ended run remain. */
   | { readonly type: 'failed'; readonly why: string }
-  | { readonly type: 'ended'; readonly name: string; readonly reason: string; readonly sentence: string }
+  | {
+      readonly type: 'ended'
+      readonly name: string
+      readonly reason: string
+      readonly sentence: string
+      readonly run: EndedRun
+    }
 
 export type Done = { readonly ok: true } | { readonly ok: false; readonly why: string }
+
+/** `judged`: the verdict is known. `over`: the run is whole, and not judged yet. `stopped`: the run is not whole. */
+type End = 'judged' | 'over' | 'stopped'
 
 /** Time between looks at running experiments, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -260,7 +287,8 @@ export class Experiments {
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
     // Calls of an ended run change neither its samples nor the next run's.
     if (sample === undefined || run?.samples.has(sample) !== true) return
-    endIn(sample, record, outcome, this.#parts.clock.now())
+    const tookMs = endIn(sample, record, outcome, this.#parts.clock.now())
+    if (tookMs !== undefined) run.samples.noteDuration(sample.arm, tookMs)
     const fates = faultFates.of(record)
     if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
   }
@@ -344,30 +372,43 @@ export class Experiments {
     emit({ type: 'started', name: experiment.name })
   }
 
-  /** Ends a run, without applying the config again. `isJudged`: the verdict ended the run. */
-  #close(run: OpenRun, reason: string, isJudged = false): void {
+  /** Ends a run, without applying the config again. */
+  #close(run: OpenRun, reason: string, end: End = 'stopped'): void {
     const { clock, emit } = this.#parts
-    const { name } = run.experiment
-    const known = isJudged ? undefined : this.#known(run, true)
-    const isApart = known !== undefined && takesLong(run.experiment, known)
+    const { experiment, samples, policies, startedAtWall } = run
+    const { name } = experiment
+    const known = end === 'judged' ? undefined : this.#known(run, true)
+    const isApart = known !== undefined && takesLong(experiment, known)
     if (known !== undefined && !isApart)
-      this.#take(run, known, judgeUnits(run.experiment, known, { isOver: true }))
+      this.#take(run, known, judgeUnits(experiment, known, { isOver: true }))
     run.end = { at: clock.now(), atWall: clock.wall(), reason }
-    run.samples.end()
+    samples.end()
     this.#runs.delete(name)
     this.#ended.set(name, run)
-    const tell = () => emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
+    // A later change of the config may clear the samples before the judgement is ready.
+    const facts = {
+      ...{ experiment, policies, startedAtWall },
+      ranMs: run.end.at - run.startedAt,
+      isStopped: end === 'stopped',
+      arms: Object.fromEntries(Object.keys(experiment.arms).map((arm) => [arm, samples.figuresOf(arm)])),
+      faults: samples.faults,
+    }
+    const tell = () => {
+      const { judgement } = run
+      const { sentence } = judgement.verdict
+      emit({ type: 'ended', name, reason, sentence, run: { ...facts, judgement } })
+    }
     if (!isApart) return tell()
     // Until the judgement is ready, the judgement of the latest look is shown.
-    void judgeApart(run.experiment, known).then((judged) => {
+    void judgeApart(experiment, known).then((judged) => {
       this.#take(run, known, judged)
       tell()
     })
   }
 
   /** Ends a run and applies the config again: its calls leave their arms. */
-  #finish(run: OpenRun, reason: string, isJudged = false): void {
-    this.#close(run, reason, isJudged)
+  #finish(run: OpenRun, reason: string, end?: End): void {
+    this.#close(run, reason, end)
     this.#refresh()
   }
 
@@ -389,15 +430,15 @@ export class Experiments {
     const ranMs = this.#parts.clock.now() - run.startedAt
     const isOver = ranMs >= run.experiment.maxDuration
     if (isOver && takesLong(run.experiment, this.#known(run, true)))
-      return this.#finish(run, 'its maximum duration was over')
+      return this.#finish(run, 'its maximum duration was over', 'over')
     this.#judge(run, isOver)
     run.looks.push(lookOf(run.judgement, ranMs))
     if (run.looks.length > MAX_LOOKS)
       run.looks.splice(0, run.looks.length, ...run.looks.filter((_, at) => at % 2 === 1))
     const { harm, ends } = run.judgement.verdict
-    if (harm) this.#finish(run, 'an arm did harm', true)
-    else if (isOver) this.#finish(run, 'its maximum duration was over', true)
-    else if (ends) this.#finish(run, 'its verdict was found', true)
+    if (harm) this.#finish(run, 'an arm did harm', 'judged')
+    else if (isOver) this.#finish(run, 'its maximum duration was over', 'judged')
+    else if (ends) this.#finish(run, 'its verdict was found', 'judged')
   }
 
   /** Frees the samples of the oldest ended run with samples. The findings of the run stay. */

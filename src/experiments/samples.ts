@@ -3,6 +3,7 @@ import type { Fate, FaultFate } from '../mesh/injected.ts'
 import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { Slot } from '../mesh/record.ts'
+import { type Cells, cellOf } from './guarded/meter.ts'
 
 /** Notes on the unit of a call; undefined for a call that no experiment measures. */
 export const measuredUnit = new Slot<object | undefined>(undefined)
@@ -79,6 +80,22 @@ export class Room {
   }
 }
 
+/** Most faults counted by name; further faults count only in `Samples.fates`. */
+const MAX_FAULTS = 64
+
+/** A fault that hit calls in arms, with its numbers by fate. */
+export interface HitFault {
+  readonly name: string
+  readonly type: string
+  readonly fates: Readonly<Record<Fate, number>>
+}
+
+/** Sums over all units of an arm. `cells`: durations of valid calls, as a histogram. */
+export interface ArmFigures extends Readonly<Pick<UnitSample, 'calls' | 'failed' | 'attempts' | 'underWay'>> {
+  readonly rejected: number
+  readonly cells: Cells
+}
+
 export interface Beginning {
   /** The tenant under which limits count the unit. */
   readonly tenant: string
@@ -94,6 +111,9 @@ export class Samples {
   #hasEnded = false
   /** Numbers of faults, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
+  readonly #faults = new Map<string, { name: string; type: string; fates: Record<Fate, number> }>()
+  /** Durations of valid calls by arm, as counts by cell. */
+  readonly #cells = new Map<string, Map<number, number>>()
   /** Recorded calls in arms. */
   assigned = 0
   /** Calls of `assigned` without the experiment's unit, assigned by the fallback. */
@@ -144,12 +164,48 @@ export class Samples {
   }
 
   noteFates(arm: string, fates: readonly FaultFate[]): void {
-    for (const { fate, isKept } of fates) {
+    for (const { fault, fate, isKept } of fates) {
       if (isKept === true) continue
+      this.#noteFault(fault, fate)
       let ofArm = this.fates.get(arm)
       if (ofArm === undefined) this.fates.set(arm, (ofArm = new Map<Fate, number>()))
       ofArm.set(fate, (ofArm.get(fate) ?? 0) + 1)
     }
+  }
+
+  #noteFault({ name, type }: FaultFate['fault'], fate: Fate): void {
+    let known = this.#faults.get(name)
+    if (known === undefined) {
+      if (this.#faults.size >= MAX_FAULTS) return
+      known = { name, type, fates: { masked: 0, delayed: 0, surfaced: 0, escaped: 0, not_reached: 0 } }
+      this.#faults.set(name, known)
+    }
+    known.fates[fate]++
+  }
+
+  /** Notes the duration of a valid call in an arm, in milliseconds. */
+  noteDuration(arm: string, ms: Millis): void {
+    let cells = this.#cells.get(arm)
+    if (cells === undefined) this.#cells.set(arm, (cells = new Map<number, number>()))
+    const cell = cellOf(ms)
+    cells.set(cell, (cells.get(cell) ?? 0) + 1)
+  }
+
+  /** The faults that hit calls in any arm. */
+  get faults(): readonly HitFault[] {
+    return [...this.#faults.values()]
+  }
+
+  figuresOf(arm: string): ArmFigures {
+    const sums = { calls: 0, failed: 0, attempts: 0, underWay: 0, rejected: 0 }
+    for (const unit of this.#arms.get(arm)?.values() ?? []) {
+      sums.calls += unit.calls
+      sums.failed += unit.failed
+      sums.attempts += unit.attempts
+      sums.underWay += unit.underWay
+      sums.rejected += unit.valid - unit.eligible
+    }
+    return { ...sums, cells: [...(this.#cells.get(arm) ?? [])].sort(([a], [b]) => a - b) }
   }
 
   leftOut(why: 'not_drawn' | 'excluded'): void {
@@ -268,17 +324,26 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
   }
 }
 
-/** Records the end of a unit's call at `now`, on the monotonic clock. */
-export function endIn(sample: UnitSample, record: CallRecord, outcome: Outcome, now: Millis): void {
+/**
+ * Records the end of a unit's call at `now`, on the monotonic clock. Returns the duration of a valid call; undefined
+ * for other calls.
+ */
+export function endIn(
+  sample: UnitSample,
+  record: CallRecord,
+  outcome: Outcome,
+  now: Millis,
+): Millis | undefined {
   const result = resultOfCall(outcome, record)
   sample.underWay--
   sample.lastAt = now
   sample.attempts += record.attempts
   if (countCall(sample, outcome, record)) sample.failed++
-  if (result === 'cancelled' || result === 'caller_error') return
+  if (result === 'cancelled' || result === 'caller_error') return undefined
   const tookMs = now - record.startedAt
   sample.totalMs += tookMs
   if (sample.durations.length < MAX_DURATIONS) sample.durations.push(tookMs)
+  return tookMs
 }
 
 const COLUMNS =

@@ -76,6 +76,8 @@ export function summaryOfGameDay(
     approverProof: common(all.map(({ approverProof }) => approverProof)),
     envelope: common(all.map(({ envelope }) => envelope)),
     trust: common(all.map(({ trust }) => trust)),
+    measuredBy: 'gateway',
+    document: null,
     targets: targetsOf(all),
     load: loadOf(all),
     arms: [],

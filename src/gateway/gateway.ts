@@ -45,7 +45,7 @@ import { RecentTraffic } from '../control/mcp/traffic.ts'
 import { Trust } from '../approval/trust.ts'
 import { createEvents } from './events.ts'
 import { listenersOf, openGameDays, tellWebhook } from './gamedays.ts'
-import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
+import { hearing, type OpenedGuarded, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { type CallListener, compileGeneration, type GenerationParts } from './generation.ts'
 import { stopListening } from '../downstream/http/server.ts'
@@ -149,12 +149,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // Experiments.
   const forget = (names: readonly string[]) => names.forEach((arm) => context.state.forgetSet(arm))
+  const noteExperiment = noteExperiments(log)
   const experiments: Experiments = new Experiments({
     clock,
     quiet: () => live.current.config.telemetry.intents.idle,
     refresh,
     forget,
-    emit: noteExperiments(log),
+    emit(event) {
+      noteExperiment(event)
+      if (event.type === 'ended') void opened.index?.addComparison(event.run)
+    },
     taken: () => arms.taken,
   })
   const arms: GuardedArms = new GuardedArms(experiments, clock, retries, forget)
@@ -283,7 +287,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   events.on('refreshWanted', () => reloader.refresh())
   let controlMcp: ControlMcp | undefined
   const trust = new Trust(gateway.controlMcp?.trust ?? [])
-  const opened = await openGuarded({
+  const opened: OpenedGuarded = await openGuarded({
     ...common,
     needsSignature: trust.size > 0,
     mayApproveOwn: (gateway.controlMcp?.approval ?? (trust.size > 1 ? 'other' : 'self')) === 'self',
@@ -392,6 +396,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     guarded,
     gameDays,
     plans: opened.plans,
+    runIndex: opened.index,
     agentRuns: controlMcp?.agentRuns,
     agentNames: controlMcp?.agents ?? [],
     reloader,

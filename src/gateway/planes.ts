@@ -27,6 +27,7 @@ import { registerAdminIncidents } from '../routes/admin-incidents.ts'
 import { registerAdminApprovals } from '../routes/admin-approvals.ts'
 import { registerAdminGameDays } from '../routes/admin-gamedays.ts'
 import { registerAdminGuarded } from '../routes/admin-guarded.ts'
+import { registerAdminRuns } from '../routes/admin-runs.ts'
 import { registerAdminExperiments } from '../routes/admin-experiments.ts'
 import {
   registerAdmin,
@@ -63,6 +64,7 @@ import {
   type ServerGuards,
 } from '../downstream/http/server.ts'
 import { gameDayPlanSchema } from './gamedays.ts'
+import type { GatewayRunIndex } from './guarded/run-index.ts'
 import { experimentSpec } from './guarded/spec.ts'
 import { serverTargets } from './chaos.ts'
 import type { Reloader } from './reload.ts'
@@ -273,6 +275,7 @@ export interface ControlParts {
   readonly guarded: GuardedExperiments
   readonly gameDays: GameDays
   readonly plans: KnownPlans
+  readonly runIndex: GatewayRunIndex | undefined
   /** The runs of agents; undefined without the control MCP server. */
   readonly agentRuns: AgentRuns | undefined
   /** Names of the agents that have a token of the control MCP server. */
@@ -298,6 +301,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     guarded,
     gameDays,
     plans,
+    runIndex,
     agentRuns,
     agentNames,
     reloader,
@@ -328,6 +332,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminExperiments(app, { live, clock, experiments, guarded })
   registerAdminGuarded(app, { guarded, spec: experimentSpec, agentRuns })
   registerAdminGameDays(app, { gameDays, guarded, plan: gameDayPlanSchema })
+  registerAdminRuns(app, { clock, index: runIndex })
   if (agentRuns !== undefined)
     registerAdminApprovals(app, {
       agentRuns,

@@ -102,7 +102,11 @@ test('a run belongs to the period in which the run began', () => {
   ]
   const found = evidenceOf(runs)
   assert.deepEqual(idsOf(found), ['first', 'last'])
-  assert.deepEqual(found.last, { id: 'last', at: '2026-12-31T23:59:59.999Z' })
+  assert.deepEqual(found.last, {
+    id: 'last',
+    at: '2026-12-31T23:59:59.999Z',
+    measuredBy: 'gateway',
+  })
 })
 
 test('a failed run is evidence of testing, and a run without evidence is none', () => {
@@ -126,6 +130,14 @@ test('a failed run is evidence of testing, and a run without evidence is none', 
   ])
   assert.equal(found.last?.id, 'bad')
   assert.equal(found.gap, null)
+})
+
+test('evidence says how many of its runs clients handed in', () => {
+  const client = summaryOn('client', '2026-10-03', { measuredBy: 'client' })
+  const both = evidenceOf([summaryOn('own', '2026-10-02'), client])
+  assert.deepEqual([both.runs.length, both.handedIn, both.last?.measuredBy], [2, 1, 'client'])
+  assert.equal(evidenceOf([client]).handedIn, 1)
+  assert.equal(evidenceOf([summaryOn('own', '2026-10-02')]).handedIn, 0)
 })
 
 test('a period without a supporting run is a gap, and the gap has a reason', () => {

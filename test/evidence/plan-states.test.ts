@@ -25,8 +25,8 @@ test('the state of a plan is what the whole index says of the plan', () => {
   const [state, ...more] = statesOf(runs).plans
   assert.deepEqual(more, [])
   assert.ok(state)
-  const { plan, ...grade } = gradesIn(runs, 20)[0]!
-  assert.deepEqual([state.plan, state.grade], [plan, grade])
+  const { kind, plan, ...grade } = gradesIn(runs, 20)[0]!
+  assert.deepEqual([state.kind, state.plan, state.grade], [kind, plan, grade])
   assert.equal(state.dueAt, dueIn(runs, 100 * hour)[0]!.dueAt)
   assert.deepEqual(state.verdicts, { passed: 24, 'held (weak)': 0, failed: 4, 'no evidence': 2 })
   assert.deepEqual(state.reasons, { below_floor: 2, stopped: 2 })

@@ -22,6 +22,7 @@ test('recovery has the worst time, runs that did not recover, and kept promises'
     summary(at, { rto: { promisedMs: 30_000, measuredMs } })
   const [found] = recoveryIn([run(1, 10_000), run(2, 47_000), run(3, null), run(4, 20_000)])
   assert.deepEqual(found, {
+    kind: 'guarded',
     plan: 'drill',
     runs: 4,
     notRecovered: 1,
@@ -91,4 +92,30 @@ test('a grade over several versions of a plan says so', () => {
   const runs = Array.from({ length: 8 }, (_, at) => summary(at, { shape: at < 4 ? 'strict' : 'loose' }))
   assert.ok(gradesIn(runs, 20)[0]!.reasons.includes('over 2 versions of the plan'))
   assert.equal(gradesIn(runs, 4)[0]!.reasons.length, 1)
+})
+
+test('runs of different kinds with the same name are different plans', () => {
+  const everyMs = 90 * 86_400_000
+  const guarded = Array.from({ length: 3 }, (_, at) => summary(at, { everyMs, verdict: 'failed' }))
+  const scenarios = Array.from({ length: 5 }, (_, at) =>
+    summary(at + 10, { kind: 'scenario', measuredBy: 'client', rto: { promisedMs: 9, measuredMs: 5 } }),
+  )
+  const runs = [...guarded, ...scenarios]
+  assert.deepEqual(
+    gradesIn(runs, 20).map(({ kind, plan, grade }) => [kind, plan, grade]),
+    [
+      ['guarded', 'drill', 'not enough data'],
+      ['scenario', 'drill', 'C'],
+    ],
+  )
+  assert.deepEqual(
+    recoveryIn(runs).map(({ kind, runs: count, promises }) => [kind, count, promises]),
+    [
+      ['guarded', 3, 0],
+      ['scenario', 5, 5],
+    ],
+  )
+  // A later scenario of the same name is no test of the plan that is due.
+  const [due, ...others] = dueIn(runs, 100 * DAY * 3_600_000)
+  assert.deepEqual([due?.kind, due?.lastAt, others], ['guarded', 2 * 3_600_000, []])
 })

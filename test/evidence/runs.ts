@@ -47,6 +47,8 @@ export function summary(at = 0, more: Partial<RunSummary> = {}): RunSummary {
     host: { class: 'host', cpu: 'cpu', cores: 2, memoryBytes: 8, node: '20.19.0', container: false },
     era: 'modern',
     transport: 'http',
+    measuredBy: 'gateway',
+    document: null,
     by: 'ops',
     approver: null,
     approverProof: null,

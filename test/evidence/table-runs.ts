@@ -49,6 +49,8 @@ export function tableRun(n: number): RunSummary {
     },
     era: '2025-06-18',
     transport: 'stdio',
+    measuredBy: isBare ? 'client' : 'gateway',
+    document: isBare ? 'd'.repeat(64) : null,
     by: 'ci',
     approver: isBare ? null : 'ann',
     approverProof: isBare ? null : 'signature',

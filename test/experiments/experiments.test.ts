@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ExperimentConfig } from '../../src/experiments/agenda.ts'
-import { type ExperimentEvent, Experiments } from '../../src/experiments/experiments.ts'
+import { type EndedRun, type ExperimentEvent, Experiments } from '../../src/experiments/experiments.ts'
 import { experiment as schema } from '../../src/experiments/schema.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
 import type { PolicySettings } from '../../src/mesh/settings.ts'
@@ -35,6 +35,7 @@ function inWords(event: ExperimentEvent): string {
 function stage() {
   const clock = new ManualClock()
   const told: string[] = []
+  const ended: EndedRun[] = []
   const forgotten: string[] = []
   let config: ExperimentConfig
   let isBroken = false
@@ -47,7 +48,10 @@ function stage() {
       put(config)
     },
     forget: (arms) => forgotten.push(...arms),
-    emit: (event) => told.push(inWords(event)),
+    emit(event) {
+      told.push(inWords(event))
+      if (event.type === 'ended') ended.push(event.run)
+    },
   })
   function put(next: ExperimentConfig): void {
     config = next
@@ -58,6 +62,7 @@ function stage() {
   return {
     clock,
     told,
+    ended,
     forgotten,
     experiments,
     put: (list: readonly ReturnType<typeof named>[], cautious: PolicySettings = {}) =>
@@ -505,4 +510,46 @@ test('an experiment slow to judge is judged once a look, for any number of reque
     return experiments.get('one')!.run!.judgement !== before
   }
   assert.equal(judged(), false)
+})
+
+test('an ended run tells the figures of its arms, and whether somebody stopped the run', async () => {
+  const { put, experiments, ended, begin, clock } = stage()
+  put([named('one')])
+  for (let n = 0; n < 40; n++) {
+    const { end } = begin(`task ${n}`)
+    await clock.advance(10)
+    end(n % 4 === 0 ? rejected : answered)
+  }
+  const open = begin('open')
+  experiments.stop('one')
+  open.end()
+  const [run] = ended
+  assert.ok(run !== undefined)
+  assert.deepEqual([run.isStopped, run.ranMs], [true, 400])
+  const sums = Object.values(run.arms).map(({ calls, failed, underWay, cells }) => {
+    assert.equal(
+      cells.reduce((sum, [, count]) => sum + count, 0),
+      calls,
+    )
+    return [calls, failed, underWay]
+  })
+  const [[c, cf, cu], [t, tf, tu]] = sums as [[number, number, number], [number, number, number]]
+  assert.deepEqual([c + t, cf + tf, cu + tu], [40, 10, 1])
+})
+
+test('a run over its maximum duration is not stopped, and keeps its figures when the config drops the run', async () => {
+  const { put, ended, call, clock } = stage()
+  put([named('one', { maxDuration: '2s' }), named('two', { match: { server: 'b' } })])
+  for (let n = 0; n < 30; n++) call(`task ${n}`)
+  await clock.advance(3_000)
+  put([])
+  assert.deepEqual(
+    ended.map(({ experiment, isStopped }) => [experiment.name, isStopped]),
+    [
+      ['one', false],
+      ['two', true],
+    ],
+  )
+  const calls = Object.values(ended[0]!.arms).reduce((sum, arm) => sum + arm.calls, 0)
+  assert.equal(calls, 30)
 })

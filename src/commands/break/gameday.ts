@@ -171,4 +171,6 @@ ${optionLines([...listed(common), ...optionsOf({ ...commands, report: { options:
 
 /** `breakwater gameday …`: resolves to the exit code; 2 for wrong arguments. */
 export const gameday = (args: readonly string[], out: Output, env: Env): Promise<number> =>
-  args[0] === 'report' ? report(args.slice(1), out, env) : runNamed(args, { usage, commands }, out, env)
+  args[0] === 'report'
+    ? report(args.slice(1), out, env)
+    : runNamed(args, { usage, commands, others: ['report'] }, out, env)

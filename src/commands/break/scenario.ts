@@ -1,6 +1,7 @@
 import { transports } from '../../chaos/fault.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import { type Cancellation, ignore } from '../../mesh/cancel.ts'
+import type { HandIn } from '../../evidence/hand-in.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { glob } from '../../mesh/match.ts'
 import { printable } from '../../telemetry/printable.ts'
@@ -10,8 +11,11 @@ import {
   optionLines,
   type Output,
   runCommand,
+  UnusableInput,
   type Values,
 } from '../shared/arguments.ts'
+import { gatewayFacts } from '../shared/gateway-facts.ts'
+import { documentLines, summaryHint, summaryOption } from '../shared/summary-file.ts'
 import { controlAt } from '../shared/control.ts'
 import { assertionsOf } from './scenario/assertions.ts'
 import { ControlError, type Faults, faultsAt, type KnownServer } from './scenario/gateway.ts'
@@ -36,7 +40,8 @@ import {
   reportAll,
   type Result,
 } from './scenario/result.ts'
-import { runScenario } from './scenario/run.ts'
+import { runScenario, type ScenarioRun } from './scenario/run.ts'
+import { type PlayedScenario, scenarioDocument } from './scenario/summary.ts'
 import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
 import { otherGateway } from '../same-gateway.ts'
 import { endingInOrder } from '../shared/signals.ts'
@@ -94,6 +99,8 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
   const problems = read.flatMap((one) => (one.ok ? [] : one.problems))
   const noReport = asked.junit === undefined ? undefined : await unwritable(asked.junit)
   if (noReport !== undefined) problems.push(`--junit ${asked.junit} cannot be written: ${noReport}`)
+  const noSummary = asked.summary === undefined ? undefined : await unwritable(asked.summary)
+  if (noSummary !== undefined) problems.push(`--summary ${asked.summary} cannot be written: ${noSummary}`)
   if (problems.length > 0) {
     for (const problem of problems) out.stderr(`breakwater: ${problem}`)
     return INVALID
@@ -105,19 +112,23 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
     const gateway = faultsAt(control)
     const shown = asked.json ? withoutText(out) : out
     const results: Result[] = []
+    const documents: HandIn[] = []
     try {
       const other = asked['no-traffic'] ? undefined : await otherGateway(control, asked.data, stop)
       if (other !== undefined) throw new ControlError(other)
+      const facts = asked.summary === undefined ? undefined : await gatewayFacts(control)
       for (const one of read) {
         if (!one.ok) continue
-        const result = await runOne(one.scenario, asked, { gateway, stop, out: shown })
+        const { result, played } = await runOne(one.scenario, asked, { gateway, stop, out: shown })
         report(result, shown)
         results.push(result)
+        if (facts !== undefined && played !== undefined) documents.push(scenarioDocument(played, facts))
       }
       reportAll(results, shown)
       if (asked.json) out.stdout(asJson(results))
-      const isWritten = asked.junit === undefined || (await written(asked.junit, results, out))
-      return isWritten ? exitCodeOf(results) : INVALID
+      const isWritten = asked.junit === undefined || (await written(asked.junit, junitOf(results), out))
+      const isKept = asked.summary === undefined || (await writtenSummary(asked.summary, documents, out))
+      return isWritten && isKept ? exitCodeOf(results) : INVALID
     } catch (error) {
       out.stderr(`breakwater scenario: ${whyNot(error)}`)
       return INVALID
@@ -126,14 +137,21 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
 }
 
 /** Resolves to true if the file could be written. */
-async function written(path: string, results: readonly Result[], out: Output): Promise<boolean> {
+async function written(path: string, text: string, out: Output): Promise<boolean> {
   try {
-    await writeReport(path, junitOf(results))
+    await writeReport(path, text)
     return true
   } catch (error) {
     out.stderr(`breakwater: ${path} cannot be written: ${(error as Error).message}`)
     return false
   }
+}
+
+/** As `written`. Runs without injected faults have no summary. */
+async function writtenSummary(path: string, documents: readonly HandIn[], out: Output): Promise<boolean> {
+  const isWritten = await written(path, documentLines(documents), out)
+  if (isWritten) out.stderr(summaryHint(path, documents.length))
+  return isWritten
 }
 
 /** Returns an output that drops the human-readable result and keeps messages for standard error. */
@@ -149,8 +167,14 @@ interface OneParts {
   readonly out: Output
 }
 
+/** `played`: undefined for a run that did not begin. */
+interface OneRun {
+  readonly result: Result
+  readonly played?: PlayedScenario
+}
+
 /** Runs a scenario. The result names steps refused by the gateway or its servers. */
-async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: OneParts): Promise<Result> {
+async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: OneParts): Promise<OneRun> {
   const { name, description } = written
   const durationMs = asked.duration ?? written.duration
   const scenario = lasting(written, durationMs)
@@ -163,10 +187,19 @@ async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: O
   const nothing = (flaws: readonly string[], skipped?: string): Result => {
     return { ...common, checks: [], flaws, skipped, faults: [], servers: hit, tookMs: tookMs() }
   }
-  if (stop.aborted) return nothing(['it was not run: the command was stopped'])
+  const assertions = assertionsOf(scenario.assert)
+  const playedBy = (run: ScenarioRun | undefined, result: Result): OneRun => {
+    const rate = traffic && rateOf(asked, scenario)
+    const tools = traffic?.tools ?? []
+    return { result, played: { scenario, result, assertions, run, rate, tools, toolGlob: asked.tool } }
+  }
+  // Faults have hit servers once the first is injected, whatever comes then.
+  let hasBegun = false
+  if (stop.aborted) return { result: nothing(['it was not run: the command was stopped']) }
   try {
     const aimedAt = await aimAt(scenario, asked, { gateway, stop })
-    if ('skipped' in aimedAt) return asked.isAll ? nothing([], aimedAt.skipped) : nothing([aimedAt.skipped])
+    if ('skipped' in aimedAt)
+      return { result: asked.isAll ? nothing([], aimedAt.skipped) : nothing([aimedAt.skipped]) }
     ;({ hit, traffic } = aimedAt)
     const { aim, others } = aimedAt
     introduce(scenario, { server: aim.server, durationMs, rate: traffic && rateOf(asked, scenario) }, out)
@@ -177,25 +210,36 @@ async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: O
       say(
         `servers not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${numbered(leftOut.length, 'server')})`,
       )
-    const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
+    const noting: Faults = {
+      ...gateway,
+      async inject(...given) {
+        const injected = await gateway.inject(...given)
+        hasBegun = true
+        return injected
+      },
+    }
+    const parts = { gateway: noting, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
     const run = await runScenario(scenario, { ...aim, hit, others, durationMs }, parts)
-    return {
+    const result: Result = {
       ...common,
-      ...judgedRun(run, assertionsOf(scenario.assert)),
+      ...judgedRun(run, assertions),
       faults: run.faults,
       traffic: traffic?.report,
       seed: run.seed,
       servers: hit,
       tookMs: tookMs(),
     }
+    return run.faults.length === 0 ? { result } : playedBy(run, result)
   } catch (error) {
-    return { ...nothing([whyNot(error)]), traffic: traffic?.report }
+    const result = { ...nothing([whyNot(error)]), traffic: traffic?.report }
+    return hasBegun ? playedBy(undefined, result) : { result }
   }
 }
 
 /** Returns the reason why a run failed, as one line. After such an error, the assertions of the run prove nothing. */
 function whyNot(error: unknown): string {
-  if (error instanceof ControlError || error instanceof TrafficError) return error.message
+  if (error instanceof ControlError || error instanceof TrafficError || error instanceof UnusableInput)
+    return error.message
   return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
 }
 
@@ -314,6 +358,7 @@ const options = {
     kind: 'flag',
     about: 'hits tools not known to be read-only, even if the scenario forbids it',
   },
+  summary: summaryOption,
   junit: { kind: 'text', value: 'FILE', about: 'also writes the result as JUnit XML' },
   json: { kind: 'flag', about: 'prints the result as JSON, and nothing else' },
   ...controlAccess,

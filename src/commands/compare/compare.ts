@@ -16,7 +16,17 @@ import {
 } from '../shared/arguments.ts'
 import { Agents } from '../../load/agents.ts'
 import { anything, ask, Decisions, samplesIn } from './evidence.ts'
-import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './faults.ts'
+import {
+  type ArmedFault,
+  ArmedPlan,
+  type Plan,
+  planAt,
+  replaceable,
+  since,
+  stateOf,
+  takeAwayLeft,
+} from './faults.ts'
+import { pairedDocument } from './summary.ts'
 import { playTwins, prefixOf, type Side, type Twins } from '../../load/twins.ts'
 import {
   checkOwn,
@@ -37,6 +47,9 @@ import {
   type Workload,
 } from '../../load/workload.ts'
 import { RUN_PATIENCE_MS } from '../shared/control.ts'
+import { gatewayFacts } from '../shared/gateway-facts.ts'
+import { unwritable, writeReport } from '../shared/report-file.ts'
+import { documentLines, summaryHint, summaryOption } from '../shared/summary-file.ts'
 import { showProgress } from '../shared/progress.ts'
 import { type Closing, endingInOrder, INTERRUPTED } from '../shared/signals.ts'
 import { demandFaults } from '../shared/stage.ts'
@@ -88,6 +101,7 @@ const options = {
     default: 'md',
     about: "md, json, or csv (the gateway's samples, a line per task and arm)",
   },
+  summary: summaryOption,
   config: { kind: 'text', value: 'FILE', about: 'starts a gateway with this config for the run' },
   control: { kind: 'url', value: 'URL', about: 'uses the running gateway with this control port' },
   url: {
@@ -150,12 +164,24 @@ function asked(values: Values<typeof options>): Asked {
 
 async function run(given: Asked, parts: Preparing): Promise<number> {
   const { stop, out } = parts
+  const { summary } = given
+  const noSummary = summary === undefined ? undefined : await unwritable(summary)
+  if (noSummary !== undefined) throw new UnusableInput(`--summary ${summary} cannot be written: ${noSummary}`)
   const scene = await prepare(given, parts)
-  const played = await play(scene, given, stop, out)
-  out.stdout((await rendered(played, scene.venue, given.format)).trimEnd())
-  for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
-  for (const warning of played.warnings) out.stderr(`breakwater: warning: ${warning}`)
-  return played.flaws.length === 0 ? 0 : UNSOUND
+  // A run on a gateway of its own ends with this gateway.
+  const facts = summary === undefined ? undefined : await gatewayFacts(scene.venue.control)
+  const { report, played } = await play(scene, given, stop, out)
+  out.stdout((await rendered(report, scene.venue, given.format)).trimEnd())
+  for (const flaw of report.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+  for (const warning of report.warnings) out.stderr(`breakwater: warning: ${warning}`)
+  if (summary !== undefined && facts !== undefined) {
+    const { workload, plan, venue } = scene
+    const pairs = { ...given, ...played, report, workload, plan, tools: venue.tools }
+    const document = pairedDocument(pairs, facts)
+    await writeReport(summary, documentLines([document])).catch(unusable)
+    out.stderr(summaryHint(summary, 1))
+  }
+  return report.flaws.length === 0 ? 0 : UNSOUND
 }
 
 /** Settings of a comparison on a gateway of its own. */
@@ -172,9 +198,9 @@ export interface OwnComparison {
 /** Compares two policy sets on a gateway of its own. Rejects with an `UnusableInput`. */
 export async function compareOn(own: OwnComparison, parts: Preparing): Promise<PairedReport> {
   const concurrency = Number(options.concurrency.default)
-  const none = { sets: undefined, control: undefined, url: undefined, token: undefined }
+  const none = { sets: undefined, control: undefined, url: undefined, token: undefined, summary: undefined }
   const given: Asked = { ...none, ...own, concurrency, format: 'json', config: own.origin.name }
-  return play(await prepare(given, parts), given, parts.stop, parts.out)
+  return (await play(await prepare(given, parts), given, parts.stop, parts.out)).report
 }
 
 /** Checks what can be checked of a comparison without starting a server. Rejects with an `UnusableInput`. */
@@ -255,7 +281,12 @@ const reported = z.object({
 })
 
 /** Plays all tasks with the faults armed, and compiles the report. */
-async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
+async function play(
+  scene: Scene,
+  given: Asked,
+  stop: Cancellation,
+  out: Output,
+): Promise<{ readonly report: PairedReport; readonly played: Played }> {
   const clock = systemClock
   const { workload, venue } = scene
   const decisions = new Decisions(prefixOf(workload, given.seed))
@@ -265,7 +296,7 @@ async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output)
   const agents = await Agents.open(options).catch(unusable)
   try {
     const played = await playPairs(scene, given, { agents, clock, decisions, stop, out })
-    return await reportOn(scene, given, decisions, played)
+    return { report: await reportOn(scene, given, decisions, played), played }
   } catch (error) {
     if (!(error instanceof UnusableInput) || stop.reason !== INTERRUPTED) throw error
     const later =
@@ -283,6 +314,11 @@ interface Played {
   /** Names of faults armed by others during the run. */
   readonly foreign: readonly string[]
   readonly flaws: readonly string[]
+  /** Faults armed before the run began, with their counts during the run. */
+  readonly counted: readonly ArmedFault[]
+  readonly isStopped: boolean
+  /** Failures of the fault engine during the run. */
+  readonly engineErrors: number
   /** Start of the first pair, in milliseconds since the Unix epoch, and the duration of all pairs. */
   readonly startedAt: Millis
   readonly ranMs: Millis
@@ -357,18 +393,25 @@ async function playPairs(
         throw new UnusableInput(`the gateway was lost after ${far}: ${error.message}`)
       })
     if (stop.aborted) flaws.push(`${why} was stopped after ${far}`)
-    const ended = before.names.filter((name) => !after.names.includes(name))
+    const names = namesOf(before)
+    const ended = names.filter((name) => !namesOf(after).includes(name))
     if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
-    if (after.engineErrors > before.engineErrors)
-      flaws.push(`the fault engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
-    const foreign = [...new Set([...decisions.injected, ...after.names])].filter(
-      (name) => !before.names.includes(name),
+    const engineErrors = after.engineErrors - before.engineErrors
+    if (engineErrors > 0) flaws.push(`the fault engine failed ${numbered(engineErrors, 'time')}`)
+    const foreign = [...new Set([...decisions.injected, ...namesOf(after)])].filter(
+      (name) => !names.includes(name),
     )
     return {
       twins,
-      names: before.names,
+      names,
       foreign,
       flaws,
+      counted: before.armed.flatMap((fault) => {
+        const now = after.armed.find(({ name }) => name === fault.name)
+        return now === undefined ? [] : [since(fault, now)]
+      }),
+      isStopped: stop.aborted,
+      engineErrors,
       startedAt: began.wall,
       ranMs: clock.now() - began.now,
     }
@@ -380,6 +423,8 @@ async function playPairs(
     endProgress()
   }
 }
+
+const namesOf = ({ armed }: { readonly armed: readonly ArmedFault[] }) => armed.map(({ name }) => name)
 
 interface Repeated {
   readonly task: () => Promise<unknown>

@@ -22,6 +22,8 @@ export async function planAt(file: string, env: Env): Promise<Plan> {
   return { ...(aliases !== undefined && { aliases }), faults }
 }
 
+const count = z.int().min(0)
+
 /** The fields of `/admin/chaos` that this command reads. */
 const status = z.object({
   seed: z.union([z.number(), z.string()]),
@@ -30,7 +32,15 @@ const status = z.object({
   by: z.string(),
   plannedBy: z.string(),
   faults: z.array(
-    z.object({ name: z.string(), id: z.string().optional(), armed: z.boolean(), config: z.unknown() }),
+    z.object({
+      name: z.string(),
+      type: z.string(),
+      id: z.string().optional(),
+      armed: z.boolean(),
+      config: z.unknown(),
+      ...{ injected: count, notApplicable: count, notReached: count },
+      ...{ masked: count, delayed: count, surfaced: count, escaped: count },
+    }),
   ),
 })
 
@@ -172,10 +182,25 @@ async function refuseWhileAnotherRuns(control: Control): Promise<void> {
     )
 }
 
-/** Returns the names of the armed faults, and the number of engine failures. */
+/** An armed fault with its counts so far. */
+export type ArmedFault = z.output<typeof status>['faults'][number]
+
+/** Returns the armed faults, and the number of engine failures. */
 export async function stateOf(
   control: Control,
-): Promise<{ readonly names: readonly string[]; readonly engineErrors: number }> {
+): Promise<{ readonly armed: readonly ArmedFault[]; readonly engineErrors: number }> {
   const { faults, engineErrors } = await statusAt(control)
-  return { names: faults.flatMap(({ name, armed }) => (armed ? name : [])), engineErrors }
+  return { armed: faults.filter(({ armed }) => armed), engineErrors }
 }
+
+/** Returns a fault with its counts since an earlier look. */
+export const since = (before: ArmedFault, now: ArmedFault): ArmedFault => ({
+  ...now,
+  injected: now.injected - before.injected,
+  notApplicable: now.notApplicable - before.notApplicable,
+  notReached: now.notReached - before.notReached,
+  masked: now.masked - before.masked,
+  delayed: now.delayed - before.delayed,
+  surfaced: now.surfaced - before.surfaced,
+  escaped: now.escaped - before.escaped,
+})

@@ -12,7 +12,7 @@ import {
   recoveryIn,
 } from '../../evidence/questions.ts'
 import { type RunField, runFields } from '../../evidence/stored-run.ts'
-import type { RunSummary } from '../../evidence/summary.ts'
+import { runKinds, type RunSummary } from '../../evidence/summary.ts'
 import {
   regressions,
   type Trend,
@@ -21,9 +21,8 @@ import {
   type TrendOptions,
   trendOf,
 } from '../../evidence/trend.ts'
-import { type Verdict, verdicts } from '../../evidence/verdict-names.ts'
+import { verdicts } from '../../evidence/verdict-names.ts'
 import { systemClock } from '../../mesh/clock.ts'
-import type { Tone } from '../../telemetry/colours.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { keyOption } from '../agents/signer.ts'
 import {
@@ -40,8 +39,10 @@ import {
 import type { Cell } from '../shared/table.ts'
 import { anchor, verify } from './anchors.ts'
 import { answer, type Asked, dateOf, numberOf, oneEach, percent, rows, timeOf } from './asked.ts'
+import { addRuns } from './add-runs.ts'
 import { exportRuns } from './export.ts'
 import { linesOf } from './shown-run.ts'
+import { verdictTones } from './verdict-tones.ts'
 import { prune, pruneOptions } from './prune.ts'
 import {
   periodIn,
@@ -55,6 +56,12 @@ import {
 const common = { ...storedRunsOptions, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
 const selectors = {
+  kind: {
+    kind: 'choice',
+    of: runKinds,
+    value: 'KIND',
+    about: `only runs of this kind: ${runKinds.join(', ')}`,
+  },
   plan: { kind: 'text', value: 'NAME', about: 'only runs of this plan' },
   server: { kind: 'text', value: 'NAME', about: 'only runs at this server' },
 } as const
@@ -109,7 +116,7 @@ const questions: Readonly<Record<string, Question>> = {
     async run(asked) {
       const { verdict: wanted, last } = asked.values
       const isJson = asked.values.json === true
-      const shown = ['id', 'at', 'targets', 'faults', 'reasons', ...questionFields.grades] as const
+      const shown = ['id', 'measuredBy', 'targets', 'faults', 'reasons', ...questionFields.grades] as const
       const { runs: graded } = await chosen(asked, isJson ? runFields : shown)
       const grades = gradesIn(graded, typeof last === 'number' ? last : GRADED_RUNS)
       const runs = lastOf(
@@ -124,22 +131,25 @@ const questions: Readonly<Record<string, Question>> = {
       return answer(asked, isJson ? data() : undefined, () => [
         ...rows(
           asked,
-          ['RUN', 'PLAN', 'BEGAN (UTC)', 'SERVERS', 'FAULTS', 'VERDICT', 'REASONS'],
-          runs.map(({ id, name, at, targets, faults, verdict, reasons }) => [
+          ['RUN', 'KIND', 'PLAN', 'BEGAN (UTC)', 'SERVERS', 'FAULTS', 'VERDICT', 'MEASURED BY', 'REASONS'],
+          runs.map(({ id, kind, name, at, targets, faults, verdict, measuredBy, reasons }) => [
             id,
+            kind,
             name,
             dateOf(at),
             oneEach(targets.map(({ server }) => server)),
             oneEach(faults.map(({ type }) => type)),
-            { text: verdict, tone: tones[verdict] },
+            { text: verdict, tone: verdictTones[verdict] },
+            measuredBy,
             reasons.join(', '),
           ]),
         ),
         '',
         ...rows(
           asked,
-          ['PLAN', 'GRADE', 'PASSED', 'HELD (WEAK)', 'FAILED', 'NO EVIDENCE', 'REASONS'],
-          grades.map(({ plan, grade, passed, weak, failed, noEvidence, reasons }) => [
+          ['KIND', 'PLAN', 'GRADE', 'PASSED', 'HELD (WEAK)', 'FAILED', 'NO EVIDENCE', 'REASONS'],
+          grades.map(({ kind, plan, grade, passed, weak, failed, noEvidence, reasons }) => [
+            kind,
             plan,
             grade,
             passed,
@@ -190,8 +200,9 @@ const questions: Readonly<Record<string, Question>> = {
         asked,
         questionFields.recovery,
         recoveryIn,
-        ['PLAN', 'EVIDENCE', 'MEDIAN', 'WORST', 'NOT RECOVERED', 'PROMISED', 'KEPT'],
+        ['KIND', 'PLAN', 'EVIDENCE', 'MEDIAN', 'WORST', 'NOT RECOVERED', 'PROMISED', 'KEPT'],
         (one) => [
+          one.kind,
           one.plan,
           one.runs,
           timeOf(one.median),
@@ -239,8 +250,15 @@ const questions: Readonly<Record<string, Question>> = {
         asked,
         questionFields.estimates,
         estimatesIn,
-        ['PLAN', 'ESTIMATE', 'RIGHT', 'OF', '95 % INTERVAL'],
-        (one) => [one.plan, one.of, one.right, one.estimates, `${percent(one.low)} to ${percent(one.high)}`],
+        ['KIND', 'PLAN', 'ESTIMATE', 'RIGHT', 'OF', '95 % INTERVAL'],
+        (one) => [
+          one.kind,
+          one.plan,
+          one.of,
+          one.right,
+          one.estimates,
+          `${percent(one.low)} to ${percent(one.high)}`,
+        ],
       ),
   },
   due: {
@@ -251,8 +269,9 @@ const questions: Readonly<Record<string, Question>> = {
       await answer(asked, due, () =>
         rows(
           asked,
-          ['PLAN', 'EVERY', 'LAST EVIDENCE (UTC)', 'DUE (UTC)', ''],
-          due.map(({ plan, everyMs, lastAt, dueAt, isOverdue }) => [
+          ['KIND', 'PLAN', 'EVERY', 'LAST EVIDENCE (UTC)', 'DUE (UTC)', ''],
+          due.map(({ kind, plan, everyMs, lastAt, dueAt, isOverdue }) => [
+            kind,
             plan,
             formatDuration(everyMs),
             lastAt === undefined ? 'never' : dateOf(lastAt),
@@ -284,6 +303,7 @@ const usage = `breakwater runs QUESTION [--state DIR | --config FILE]
   estimates   how often the estimates in the experiment files were right
   due         plans with \`every\`, and the day of the next run; exit code 1 when one is overdue
   export      writes the index as tables; see \`breakwater runs export --help\`
+  add FILE    adds runs that a client measured: scenarios, paired comparisons, soaks
   prune       removes records of old runs, and no summary; refused while a gateway uses the state folder
   anchor      signs the end of the index with your key: from then on nobody can change earlier lines unnoticed
   verify      checks each line of the index, and each anchor; exit code 1 for a problem
@@ -296,20 +316,15 @@ ${optionLines([...listed(common), ...optionsOf(questions)])}
 /** `breakwater runs`: questions about the index of runs. */
 export function runs([name = '', ...rest]: readonly string[], out: Output, env: Env): Promise<number> {
   if (name === 'export') return exportRuns(rest, out, env)
+  if (name === 'add') return addRuns(rest, out, env)
   const question = Object.hasOwn(questions, name) ? questions[name] : undefined
   const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : question === undefined ? [] : rest
   const { options, positionals = [] } = question ?? {}
   return runCommand(own, { usage, options: { ...common, ...options }, positionals }, out, (values, given) => {
-    if (question === undefined) throw new Misuse(unknownCommand(name, [...Object.keys(questions), 'export']))
+    if (question === undefined)
+      throw new Misuse(unknownCommand(name, [...Object.keys(questions), 'add', 'export']))
     return question.run({ values, positionals: given, out, env })
   })
-}
-
-const tones: Readonly<Record<Verdict, Tone>> = {
-  passed: 'good',
-  'held (weak)': 'doubtful',
-  failed: 'bad',
-  'no evidence': 'doubtful',
 }
 
 const acrossIn = ({ values }: Asked): TrendOptions =>
@@ -355,20 +370,24 @@ async function chosen<Field extends RunField>(
   fields: readonly Field[],
   arms: readonly string[] = [],
 ): Promise<StoredIndex<Field>> {
-  const { plan, server } = asked.values
+  const { kind: onlyKind, plan, server } = asked.values
   const text = (value: unknown) => (typeof value === 'string' ? value : undefined)
   const quarter = text(asked.values.quarter)
   const period = periodIn({ quarter, period: text(asked.values.period) }, systemClock.wall())
-  const index = await storedRuns<Field | 'targets' | 'at'>(asked.values, asked, {
-    fields: [...fields, 'targets', 'at'],
+  const index = await storedRuns<Field | 'kind' | 'targets' | 'at'>(asked.values, asked, {
+    fields: [...fields, 'kind', 'targets', 'at'],
     arms,
     only: ({ name }) => plan === undefined || name === plan,
   })
-  const runs = index.runs.filter(
-    ({ targets, at }) =>
-      (server === undefined || targets.some((one) => one.server === server)) &&
-      (period === undefined || (at >= period.fromMs && at < period.toMs)),
-  )
+  // Clients may hand in a run long after the run.
+  const runs = [...index.runs]
+    .sort((a, b) => a.at - b.at)
+    .filter(
+      ({ kind, targets, at }) =>
+        (onlyKind === undefined || kind === onlyKind) &&
+        (server === undefined || targets.some((one) => one.server === server)) &&
+        (period === undefined || (at >= period.fromMs && at < period.toMs)),
+    )
   return { ...index, runs }
 }
 

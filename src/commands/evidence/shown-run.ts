@@ -22,6 +22,9 @@ export function linesOf(
     `plan ${name}, run ${id}`,
     ...verdictLines(run),
     `began ${dateOf(at)} UTC, took ${roundedDuration(tookMs)}, in ${environment}, by ${by}, ${approved}`,
+    run.measuredBy === 'gateway'
+      ? `${run.kind}, measured by the gateway`
+      : `${run.kind}, measured by a client: a claim by the holder of the ${by}`,
     `state of the run: ${run.state}`,
     `servers: ${oneEach(run.targets.map(({ server }) => server))}`,
     measuredMs === null

@@ -32,10 +32,21 @@ export interface Command {
 /** Options of all commands against a running gateway. */
 export const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
-/** Runs the command named by the first argument. Resolves to the exit code; 2 for wrong arguments. */
+/**
+ * Runs the command named by the first argument. `others`: commands that need no gateway, for suggestions. Resolves to
+ * the exit code; 2 for wrong arguments.
+ */
 export function runNamed(
   [name = '', ...rest]: readonly string[],
-  { usage, commands }: { readonly usage: string; readonly commands: Readonly<Record<string, Command>> },
+  {
+    usage,
+    commands,
+    others = [],
+  }: {
+    readonly usage: string
+    readonly commands: Readonly<Record<string, Command>>
+    readonly others?: readonly string[]
+  },
   out: Output,
   env: Env,
   width = out.width ?? Infinity,
@@ -45,7 +56,7 @@ export function runNamed(
   const { options, positionals = [] } = command ?? {}
   const expected = { usage, options: { ...common, ...options }, positionals }
   return runCommand(own, expected, out, async (values, positionals) => {
-    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
+    if (command === undefined) throw new Misuse(unknownCommand(name, [...Object.keys(commands), ...others]))
     const control = controlAt({ base: values.control, token: values.token, env })
     return command.run({ values, positionals, control, out, env, width })
   })

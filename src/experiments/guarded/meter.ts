@@ -42,7 +42,8 @@ export const LEAST_MS: Millis = 0.1
 /** Number of the last cell. */
 const CELLS = 1_200
 
-const cellOf = (ms: Millis): number =>
+/** Returns the cell of a duration in a histogram. */
+export const cellOf = (ms: Millis): number =>
   ms <= LEAST_MS ? 0 : Math.min(CELLS, Math.ceil(Math.log(ms / LEAST_MS) / Math.log(GROWTH)))
 
 const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)

@@ -97,7 +97,7 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<OpenedGua
         const recorded = isOver(run) ? run : guarded.get(run.name)
         return recorded?.id === run.id ? [recorded] : []
       }),
-      { clock, log, live: parts.live, stateDir },
+      { clock, log, live: parts.live, stateDir, environment: parts.environment },
     ).catch((error: Error) => {
       log.warn({ stateDir, problem: error.message }, 'the index of runs is off: it cannot be read or written')
       return undefined

@@ -1,17 +1,19 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { cpus, totalmem } from 'node:os'
+import type { EndedRun } from '../../experiments/experiments.ts'
 import type { RunRecord } from '../../experiments/guarded/record.ts'
-import { hashOf } from '../../experiments/guarded/spec.ts'
+import { addHandedIn, type HandedIn, type HandIn } from '../../evidence/hand-in.ts'
+import { hostFacts } from '../../evidence/host.ts'
 import { PlanStates } from '../../evidence/plan-states.ts'
 import { RunIndex } from '../../evidence/run-index.ts'
 import type { RunSummary } from '../../evidence/summary.ts'
 import { type GatewayFacts, summaryOf } from '../../evidence/summary-of.ts'
+import { summaryOfComparison } from '../../evidence/summary-of-comparison.ts'
 import type { GameDayRecord } from '../../gamedays/record.ts'
 import { summaryOfGameDay } from '../../gamedays/summary.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
+import { glob } from '../../mesh/match.ts'
 import { version } from '../../protocol/identity.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -19,11 +21,15 @@ import type { Log } from '../../telemetry/log.ts'
 /** How long the end of the gateway waits for a hanging disk, in milliseconds. */
 const CLOSE_MS: Millis = 5_000
 
+/** Most targets in the summary of a comparison. */
+const MOST_TARGETS = 64
+
 export interface RunIndexParts {
   readonly clock: Clock
   readonly log: Log
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly stateDir: string
+  readonly environment: string
 }
 
 /** The index of the gateway's runs. */
@@ -36,6 +42,10 @@ export interface GatewayRunIndex {
   addGameDay(record: GameDayRecord, runs: readonly RunRecord[]): Promise<void>
   /** Whether the index has a run or a GameDay. */
   has(id: string): boolean
+  /** As `add`, for a comparison of policy sets. */
+  addComparison(run: EndedRun): Promise<void>
+  /** Adds a run that a client measured, for the holder of a credential. Never rejects. */
+  handIn(document: HandIn, by: string): Promise<HandedIn>
   close(): Promise<void>
 }
 
@@ -62,12 +72,22 @@ export async function openRunIndex(
       () => runs.map((run) => summaryOf(run, factsOf([run], bootId, parts))),
     )
   await addGuarded(earlier.filter(({ id }) => !index.has(id)))
+  let lastHandIn: Promise<unknown> = Promise.resolve()
   return {
     plans,
     add: (run) => addGuarded([run]),
     addGameDay: (record, runs) =>
       add([record.id], () => [summaryOfGameDay(record, runs, factsOf(runs, bootId, parts))]),
     has: (id) => index.has(id),
+    addComparison: (run) =>
+      add([run.experiment.name], () => [summaryOfComparison(run, comparisonFacts(run, bootId, parts))]),
+    handIn(document, by) {
+      // One at a time: a repeat is answered once the first document is on disk.
+      const receive = () => addHandedIn(index, document, { gateway: null, bootId, by, now: clock.wall() })
+      const next = lastHandIn.then(receive)
+      lastHandIn = next
+      return next
+    },
     async close() {
       const limit = new Cancellation()
       const late = clock.sleep(CLOSE_MS, limit).catch(() => undefined)
@@ -78,30 +98,45 @@ export async function openRunIndex(
 }
 
 function factsOf(runs: readonly RunRecord[], bootId: string, { live }: RunIndexParts): GatewayFacts {
-  const { servers, mesh } = live.current
+  const { mesh } = live.current
   const names = new Set(runs.flatMap(({ targets }) => targets.servers.map(({ name }) => name)))
-  const targets = [...names].flatMap((name) => servers.get(name) ?? [])
+  return {
+    ...commonFacts([...names], bootId, live.current),
+    effectOf: (server, tool) => mesh.effectOf({ server, method: 'tools/call', tool }),
+  }
+}
+
+function commonFacts(names: readonly string[], bootId: string, { servers }: GatewayGeneration) {
+  const targets = names.flatMap((name) => servers.get(name) ?? [])
   const joined = (values: readonly string[]) => [...new Set(values)].sort().join('+') || 'unknown'
   return {
     version,
     gateway: null,
     bootId,
     replicas: 1,
-    host: host(),
+    host: hostFacts(),
     era: joined(targets.flatMap(({ eras }) => eras.flatMap((era) => Object.keys(era)))),
     transport: joined(targets.map(({ config }) => config.type)),
-    effectOf: (server, tool) => mesh.effectOf({ server, method: 'tools/call', tool }),
   }
 }
 
-function host(): GatewayFacts['host'] {
-  const all = cpus()
-  const facts = {
-    cpu: all[0]?.model ?? 'unknown',
-    cores: all.length,
-    memoryBytes: totalmem(),
-    node: process.versions.node,
-    container: existsSync('/.dockerenv') || existsSync('/run/.containerenv'),
+function comparisonFacts(run: EndedRun, bootId: string, { live, environment }: RunIndexParts) {
+  const { servers, mesh, hash } = live.current
+  const { match } = run.experiment
+  const [isServer, isTool] = [glob(match.server ?? '*'), glob(match.tool ?? '*')]
+  const names = [...servers.keys()].filter((name) => isServer(name))
+  const targets = names.flatMap((server) =>
+    servers
+      .get(server)!
+      .entries('tools')
+      .flatMap(({ key: tool }) =>
+        isTool(tool) ? [{ server, tool, effect: mesh.effectOf({ server, method: 'tools/call', tool }) }] : [],
+      ),
+  )
+  return {
+    ...commonFacts(names, bootId, live.current),
+    environment,
+    config: hash,
+    targets: targets.slice(0, MOST_TARGETS),
   }
-  return { class: hashOf(facts), ...facts }
 }

@@ -296,3 +296,34 @@ test('bytes that only read like the report are a change', async () => {
   await writeFile(file, Buffer.concat([Buffer.from(before), Buffer.from([0xff]), Buffer.from(after)]))
   assert.equal((await run('verify', file, `--trust=${alice.publicText}`)).code, 1)
 })
+
+test('a report says which requirements only handed-in runs support', () => {
+  const [mapping] = shipped
+  const { kinds } = mapping!.requirements[0]!.supports
+  const one = (id: string, measuredBy: 'gateway' | 'client') =>
+    summaryOn(id, '2026-10-02', {
+      kind: kinds[0]!,
+      measuredBy,
+      faults: Object.keys(faults)
+        .slice(0, 64)
+        .map((type) => faultOf(type)),
+    })
+  const textOf = (...own: ReturnType<typeof one>[]) => {
+    const making = { period, nowMs: dayMs('2026-11-30'), version }
+    return shownDocument(evidenceDocument, { report: reportOn(mapping!, own, making), signature: null }, 'md')
+  }
+  const CLAIM = /did not measure runs that a client handed in: their figures are claims/
+  const only = textOf(one('c', 'client'))
+  assert.match(only, CLAIM)
+  assert.match(only, /\*\*only handed in\*\*/)
+  assert.match(
+    only,
+    /clients handed in all supporting runs of the period: the gateway measured none of these/,
+  )
+  assert.match(only, /last supporting run: c of 2026-10-02, handed in by a client/)
+  const both = textOf(one('c', 'client'), one('g', 'gateway'))
+  assert.match(both, CLAIM)
+  assert.match(both, /handed in by clients, and not measured by the gateway: 1 of 2 runs/)
+  assert.doesNotMatch(both, /only handed in/)
+  assert.doesNotMatch(textOf(one('g', 'gateway')), /handed in/)
+})

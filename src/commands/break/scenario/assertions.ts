@@ -1,16 +1,41 @@
-import { type Bound, judge, valueInWords } from '../../../claims/judge.ts'
+import { type Bound, judge, type Range, valueInWords } from '../../../claims/judge.ts'
 import { subjects } from '../../../claims/subjects.ts'
+import { UNREACHED_MS } from '../../../evidence/verdict.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import { formatDuration, roundedDuration } from '../../../units/duration.ts'
 import { numbered } from '../../../units/numbered.ts'
 import type { WrittenAssertions, WrittenBound, WrittenCalls } from './assertions-schema.ts'
 import { callsDuring, closedAfter, type Evidence, openings, quantile, recoveryOf } from './evidence.ts'
-import { counted, type Judged, type Measure, measures, type Part, undecided, withCalls } from './measures.ts'
+import {
+  counted,
+  type Estimate,
+  type Estimator,
+  estimators,
+  type Judged,
+  type Measure,
+  measures,
+  type Part,
+  quantileEstimate,
+  undecided,
+  withCalls,
+} from './measures.ts'
+
+/** A number that an assertion bounds, estimated from a sample of calls. */
+export interface Sampled {
+  /** Undefined when too few calls ended. */
+  readonly estimate: (evidence: Evidence) => Estimate | undefined
+  /** Whether the whole interval of an estimate is inside the bounds. */
+  readonly isProven: (estimate: Estimate) => boolean
+  /** Whether no reachable value is outside the bounds, if faults make at most this share of calls fail. */
+  readonly isLoose: (highestErrorRatio: number) => boolean
+}
 
 /** An assertion; its name states the bound. */
 export interface Assertion {
   readonly name: string
   readonly judge: (evidence: Evidence) => Judged
+  /** Undefined for an assertion on facts, such as the number of retries. */
+  readonly sampled?: Sampled | undefined
 }
 
 const passIf = (isTrue: boolean, measured: string): Judged => ({
@@ -36,6 +61,7 @@ const keeps = (
   part?: Part,
 ): Assertion => ({
   name,
+  sampled: sampledOf(bounds, measure, part),
   judge(evidence) {
     const found = measure(evidence, bounds.at(-1)!.value, part)
     if (typeof found === 'object' && 'verdict' in found) return found
@@ -45,6 +71,24 @@ const keeps = (
     return isKept === undefined ? undecided(measured) : passIf(isKept, measured)
   },
 })
+
+function sampledOf(bounds: readonly Bound[], measure: Measure, part: Part): Sampled | undefined {
+  const estimator = measure === afterRecovery ? recoveryEstimator : estimators.get(measure)
+  if (estimator === undefined) return undefined
+  return {
+    estimate: (evidence) => (evidence.calls === undefined ? undefined : estimator(evidence, part)),
+    isProven: ({ low, high }) => judge(bounds, { least: low, most: high }) === true,
+    // Faults do not reach the calls of other servers.
+    isLoose: (highest) => judge(bounds, reachable(measure, part?.isHit === false ? 1 : highest)) === true,
+  }
+}
+
+/** Returns the range of reachable values of a measure. */
+function reachable(measure: Measure, highestErrorRatio: number): Range {
+  if (measure === measures.tcsr) return { least: 1 - highestErrorRatio, most: 1 }
+  if (measure === measures.error_ratio) return { least: 0, most: highestErrorRatio }
+  return { least: 0, most: UNREACHED_MS }
+}
 
 /** Returns the assertion on a number for a bound of the scenario's file; an empty list without a bound. */
 function bounded(
@@ -245,6 +289,8 @@ const afterRecovery = withCalls((evidence) => {
   const { steady } = recoveryOf(evidence)
   return quantile(0.95, steady, Infinity, evidence.endedAt) ?? undecided('it has not recovered')
 })
+
+const recoveryEstimator: Estimator = (evidence) => quantileEstimate(recoveryOf(evidence).steady, 0.95)
 
 const listsKept: Assertion = {
   name: '/mcp lists every tool listed before',

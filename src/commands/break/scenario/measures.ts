@@ -1,5 +1,8 @@
 import type { Range } from '../../../claims/judge.ts'
 import type { Subject } from '../../../claims/subjects.ts'
+import { quantileInterval } from '../../../evidence/verdict.ts'
+import { cellOf } from '../../../experiments/guarded/meter.ts'
+import { wilsonInterval } from '../../../experiments/statistics/proportions.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import {
   callsDuring,
@@ -21,6 +24,11 @@ export interface Judged {
   /** The measured value, or the reason why no value was measured. */
   readonly measured: string
 }
+
+const ALPHA = 0.05
+
+/** A cell beyond all durations. */
+const LAST_CELL = 10_000
 
 export const undecided = (why: string): Judged => ({ verdict: 'undecided', measured: `not decided: ${why}` })
 
@@ -102,5 +110,65 @@ export const measures = {
   retries: counted(({ retries }) => retries),
   attempts_per_call: counted(({ attempts, calls }) => attempts / Math.max(1, calls)),
 } as const satisfies Partial<Record<Subject, Measure>>
+
+/** A measured value of calls with its 95 % interval, over `n` calls. The interval covers every end of open calls. */
+export interface Estimate {
+  readonly value: number
+  readonly low: number
+  readonly high: number
+  readonly n: number
+}
+
+/** Estimates a measure from calls as a sample; undefined without calls. */
+export type Estimator = (evidence: Evidence, part?: Part) => Estimate | undefined
+
+const shareEstimator =
+  (isGood: boolean): Estimator =>
+  (evidence, part) => {
+    const seen = goodOf(callsDuring(evidence, part), evidence.clearedAt)
+    if (seen === undefined) return undefined
+    const { open, all } = seen
+    const counted = isGood ? seen.good : all - open - seen.good
+    return {
+      value: counted / all,
+      low: wilsonInterval({ successes: counted, units: all }, ALPHA).low,
+      high: wilsonInterval({ successes: counted + open, units: all }, ALPHA).high,
+      n: all,
+    }
+  }
+
+/** Open calls count as if they never ended. */
+export function quantileEstimate(calls: readonly OwnCall[], share: number): Estimate | undefined {
+  const cells = cellsOf(calls)
+  const open = calls.filter(({ endedAt }) => endedAt === undefined).length
+  const found = quantileInterval(open === 0 ? cells : [...cells, [LAST_CELL, open]], share)
+  return found && { value: found.estimate, low: found.low, high: found.high, n: calls.length }
+}
+
+/** Returns the durations of ended calls as a histogram. */
+export function cellsOf(calls: readonly OwnCall[]): [cell: number, count: number][] {
+  const cells = new Map<number, number>()
+  for (const { startedAt, endedAt } of calls) {
+    if (endedAt === undefined) continue
+    const cell = cellOf(endedAt - startedAt)
+    cells.set(cell, (cells.get(cell) ?? 0) + 1)
+  }
+  return [...cells].sort(([a], [b]) => a - b)
+}
+
+const quantileEstimator =
+  (share: number): Estimator =>
+  (evidence, part) =>
+    quantileEstimate(callsDuring(evidence, part), share)
+
+/** The measures that estimate a value from a sample of calls. All other measures count facts. */
+export const estimators: ReadonlyMap<Measure, Estimator> = new Map<Measure, Estimator>([
+  [measures.p50, quantileEstimator(0.5)],
+  [measures.p90, quantileEstimator(0.9)],
+  [measures.p95, quantileEstimator(0.95)],
+  [measures.p99, quantileEstimator(0.99)],
+  [measures.tcsr, shareEstimator(true)],
+  [measures.error_ratio, shareEstimator(false)],
+])
 
 export const measurable = Object.keys(measures) as (keyof typeof measures)[]

@@ -67,6 +67,9 @@ export interface ScenarioRun {
   readonly flaws: readonly string[]
   /** Undefined when nothing was injected. */
   readonly evidence: Evidence | undefined
+  readonly isStopped: boolean
+  /** Failures of the fault engine during the run. */
+  readonly engineErrors: number
   readonly seed: ChaosState['seed']
 }
 
@@ -158,8 +161,8 @@ export async function runScenario(
   if (stop.aborted) flaws.push('it was stopped early')
   // A stopped run is invalid anyway, and the gateway may not answer any more.
   const after = stop.aborted ? before : await gateway.state()
-  if (after.engineErrors > before.engineErrors)
-    flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
+  const engineErrors = after.engineErrors - before.engineErrors
+  if (engineErrors > 0) flaws.push(`the engine failed ${numbered(engineErrors, 'time')}`)
   if (!stop.aborted) flaws.push(...without(faults, after.mode))
   // At least one fault hit calls, so the run is valid; the loop reports the faults without a hit.
   if (flaws.length === 0)
@@ -179,7 +182,14 @@ export async function runScenario(
     clearedAt: sinceArmed,
     endedAt: clock.now() - armedAt,
   }
-  return { faults, flaws, evidence: faults.length === 0 ? undefined : evidence, seed: after.seed }
+  return {
+    faults,
+    flaws,
+    evidence: faults.length === 0 ? undefined : evidence,
+    isStopped: stop.aborted,
+    engineErrors,
+    seed: after.seed,
+  }
 }
 
 /** Waits until calls succeed. Resolves to the omitted tools. */
