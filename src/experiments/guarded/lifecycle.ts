@@ -158,6 +158,14 @@ export class Lifecycle {
 
   /** For operators. In a stage: rolls back at once, then watches the recovery. Otherwise ends the run now. */
   stop(by: string, why: string): void {
+    try {
+      this.#stop(by, why)
+    } catch (error) {
+      this.#failOf(error as Error)
+    }
+  }
+
+  #stop(by: string, why: string): void {
     const reason = `${by} stopped it: ${why}`
     if (this.#record.phase === 'stage') this.#leave({ state: 'aborted', reason })
     else if (!isOver(this.#record)) {

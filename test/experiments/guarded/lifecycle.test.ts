@@ -459,6 +459,17 @@ test('a lasting defect leaves nothing armed, and ends the run', async () => {
   assert.equal(heard.at(-1)?.phase, 'over')
 })
 
+test('an order to stop that meets a defect leaves nothing armed, and ends the run', async () => {
+  const { lifecycle, rules, until } = stage()
+  lifecycle.begin()
+  await until('stage')
+  rules.defect = 'no such breaker'
+  lifecycle.stop('ops', 'enough')
+  const { state, reason, rollback } = lifecycle.record
+  assert.deepEqual([state, reason], ['failed', 'internal error (a bug in Breakwater): no such breaker'])
+  assert.deepEqual([rules.armed, rollback?.armed], [false, []])
+})
+
 test('a treatment of which no call ends any more is aborted', async () => {
   const { lifecycle, rules, meter, until } = stage()
   lifecycle.begin()
