@@ -1,7 +1,9 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Done } from '../experiments/experiments.ts'
 import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
 import type { Spec } from '../experiments/guarded/spec.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { clip } from '../units/recent.ts'
 import { formatDuration } from '../units/duration.ts'
 import { type GameDayPlan, specOf } from './plan.ts'
 import {
@@ -62,8 +64,19 @@ const MAX_ACTIONS = 200
 const MAX_PAUSES = 100
 const MAX_EVENTS = 1_000
 
+/** Most refusals in the reason of a pause, and most characters of the reason; the record is written at each change. */
+const MAX_REFUSALS = 10
+const MAX_REASON = 4_000
+
 const ok: Done = { ok: true }
 const refused = (why: string): Done => ({ ok: false, why })
+
+/** Joins refusals; an experiment may be refused for each of thousands of servers. */
+function inShort(refusals: readonly string[]): string {
+  const more = refusals.length - MAX_REFUSALS
+  const text = clip(refusals.slice(0, MAX_REFUSALS).join('; '), MAX_REASON)
+  return more > 0 ? `${text}; and ${more} more` : text
+}
 
 /**
  * A GameDay: its experiments, one after the other. A pause clears the faults and stops the timers. The experiment under
@@ -92,6 +105,8 @@ export class GameDay {
   }
 
   begin(): void {
+    // An order may have paused or ended the GameDay while its first record was being written.
+    if (this.#record.state !== 'running') return
     this.#note('begun', `by ${this.#record.by}`)
     this.#look()
     this.#next()
@@ -226,23 +241,22 @@ export class GameDay {
     return this.#parts.plan.experiments.find(({ spec }) => spec.name === name)!
   }
 
-  #wait(ms: Millis, step: StepRecord): void {
+  #wait(ms: Millis, step: StepRecord, note?: string): void {
     const { clock } = this.#parts
     const cancel = clock.after(ms, () => {
       this.#timer = undefined
-      void this.#start(step)
+      void this.#start(step, note)
     })
     this.#timer = { cancel, dueAt: clock.now() + ms }
   }
 
-  async #start(step: StepRecord): Promise<void> {
-    const { runs, plan, clock } = this.#parts
+  async #start(step: StepRecord, note = 'it is about to begin'): Promise<void> {
+    const { runs, clock } = this.#parts
     const turn = ++this.#turn
     this.#leftMs = 0
     this.#waiting = undefined
-    if (step.state !== 'waits for approval')
-      this.#step(step.name, { state: 'waiting', note: 'it is about to begin' })
-    const begun = await runs.begin(specOf(plan, this.#planOf(step)))
+    if (step.state !== 'waits for approval') this.#step(step.name, { state: 'waiting', note })
+    const begun = await this.#tryToBegin(step)
     if (turn !== this.#turn) {
       // A pause, a skip or the end came first.
       if (begun.ok) runs.stop(begun.run, GATEWAY, 'the GameDay was interrupted while the run began')
@@ -256,10 +270,10 @@ export class GameDay {
       return
     }
     if (!begun.ok) {
-      const note = begun.refusals.join('; ')
-      this.#step(step.name, { state: 'waiting', note })
-      if (begun.isBusy) this.#wait(BUSY_MS, step)
-      else this.pause(GATEWAY, `the experiment ${step.name} was refused: ${note}`)
+      const why = inShort(begun.refusals)
+      this.#step(step.name, { state: 'waiting', note: why })
+      if (begun.isBusy) this.#wait(BUSY_MS, step, why)
+      else this.pause(GATEWAY, `the experiment ${step.name} was refused: ${why}`)
       return
     }
     this.#leftMs = undefined
@@ -273,6 +287,17 @@ export class GameDay {
     })
     this.#note(step.name, isWaiting ? reason : `run ${id} has begun`)
     if (isOver(begun.run)) this.ended(begun.run)
+  }
+
+  /** A rejection would end the gateway, so a defect counts as a refusal. */
+  async #tryToBegin(step: StepRecord): Promise<Begun> {
+    const { runs, plan } = this.#parts
+    try {
+      return await runs.begin(specOf(plan, this.#planOf(step)))
+    } catch (error) {
+      const refusals = [`internal error (a bug in Breakwater): ${(error as Error).message}`]
+      return { ok: false, refusals, isBusy: false }
+    }
   }
 
   /** Looks once a second whether the GameDay must stop, and whether somebody approved the waiting run. */
@@ -324,6 +349,8 @@ export class GameDay {
 
   #step(name: string, change: Partial<StepRecord>): void {
     const { steps } = this.#record
+    const before = steps.find((step) => step.name === name)
+    if (isDeepStrictEqual({ ...before, ...change }, before)) return
     this.#change({ steps: steps.map((step) => (step.name === name ? { ...step, ...change } : step)) })
   }
 

@@ -76,6 +76,8 @@ export function rehearsal(more: object = {}, record: Partial<GameDayRecord> = {}
     isSlow: false,
     release: () => undefined as void,
     needsApproval: false,
+    /** An error that `begin` throws. */
+    defect: undefined as string | undefined,
     stopWhy: undefined as string | undefined,
     /** Runs that a stop has ended. */
     stopped: [] as string[],
@@ -102,6 +104,7 @@ export function rehearsal(more: object = {}, record: Partial<GameDayRecord> = {}
       runs: {
         async begin(spec): Promise<Begun> {
           if (gateway.isSlow) await new Promise<void>((resolve) => (gateway.release = resolve))
+          if (gateway.defect !== undefined) throw new Error(gateway.defect)
           const answer = gateway.answers.shift()
           if (answer !== undefined) return answer
           if (active !== undefined) return { ok: false, refusals: ['another run is under way'], isBusy: true }

@@ -98,6 +98,39 @@ test('an experiment waits while another run occupies the gateway', async () => {
   assert.deepEqual(states(), ['running', 'planned', 'planned'])
 })
 
+test('a wait for another run changes the record once, however long it lasts', async () => {
+  const { day, gateway, clock } = rehearsal()
+  const busy = { ok: false, refusals: ['experiment "x" is running'], isBusy: true } as const
+  gateway.answers.push(...Array.from({ length: 100 }, () => busy))
+  day.begin()
+  await clock.advance(10_000)
+  const { changes } = gateway
+  await clock.advance(120_000)
+  assert.equal(gateway.changes, changes)
+  await clock.advance(120_000)
+  assert.deepEqual(gateway.begun, ['one'])
+})
+
+test('a run that cannot begin because of a defect pauses the GameDay', async () => {
+  const { day, gateway, clock, states } = rehearsal()
+  gateway.defect = 'no such thing'
+  day.begin()
+  await clock.advance(0)
+  assert.equal(day.record.state, 'paused')
+  assert.match(day.record.reason, /internal error \(a bug in Breakwater\): no such thing/)
+  assert.deepEqual(states(), ['planned', 'planned', 'planned'])
+})
+
+test('a refusal that names thousands of servers is cut', async () => {
+  const { day, gateway, clock } = rehearsal()
+  const refusals = Array.from({ length: 5_000 }, (_, at) => `the server s${at} is outside of the scope`)
+  gateway.answers.push({ ok: false, refusals, isBusy: false })
+  day.begin()
+  await clock.advance(0)
+  assert.match(day.record.reason, /the server s0 is outside of the scope;.*; and 4990 more$/)
+  assert.ok(JSON.stringify(day.record).length < 20_000)
+})
+
 test('an experiment that needs approval waits, and runs once approved', async () => {
   const { day, gateway, clock, states } = rehearsal()
   gateway.needsApproval = true
