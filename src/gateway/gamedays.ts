@@ -4,7 +4,7 @@ import type { RunRecord } from '../experiments/guarded/record.ts'
 import { loadSchema } from '../experiments/guarded/spec.ts'
 import { AgentStepRuns, type KnownAgents } from '../gamedays/agent-step-runs.ts'
 import type { Begun, StepRuns } from '../gamedays/gameday.ts'
-import { GameDays, type Requester } from '../gamedays/gamedays.ts'
+import { GameDays, MAX_KEPT, type Requester } from '../gamedays/gamedays.ts'
 import { gameDayPlan, type GameDayPlan } from '../gamedays/plan.ts'
 import { type GameDayRecord, isGameDayOver } from '../gamedays/record.ts'
 import { isWithin } from '../gamedays/stop-conditions.ts'
@@ -71,10 +71,11 @@ export async function openGameDays(parts: GatewayGameDaysParts): Promise<GameDay
       log.error({ id, problem }, 'the record of a GameDay could not be written'),
   })
   if ('stored' in opened) {
-    for (const { file, why } of opened.stored.problems) log.warn({ file, why }, 'a GameDay cannot be used')
-    await gameDays.recover(opened.stored.records)
+    const { records, problems, files } = opened.stored
+    for (const { file, why } of problems) log.warn({ file, why }, 'a GameDay cannot be used')
+    await gameDays.recover(records, files)
     // An earlier process may have ended between the end of a GameDay and its line in the index.
-    for (const record of opened.stored.records)
+    for (const record of records)
       if (isGameDayOver(record) && parts.index?.has(record.id) === false) await addToIndex(record, parts)
   }
   return gameDays
@@ -107,7 +108,7 @@ async function open({
   if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
   if (stateProblem !== undefined) return { problem: stateProblem }
   try {
-    return { store: await GameDayStore.open(stateDir), stored: await readGameDays(stateDir) }
+    return { store: await GameDayStore.open(stateDir), stored: await readGameDays(stateDir, MAX_KEPT) }
   } catch (error) {
     return { problem: (error as Error).message }
   }

@@ -166,3 +166,179 @@ test('a plan with two experiments of a name, or without a lead, is refused', () 
   )
   assert.throws(() => planOf({ roles: { observer: 'x' } }), /expected a lead/)
 })
+
+const neighbours = { stop: { neighbours: [{ metric: 'error_ratio', above: '2%' }] } }
+
+/** GameDays whose config compiles, and whose disk writes, only while `isSound` says so. */
+function troubled() {
+  const sound = { config: true, disk: true }
+  const problems: string[] = []
+  const written: GameDayRecord[] = []
+  const scene = opened({
+    refresh() {
+      if (!sound.config) throw new Error('the config does not compile')
+    },
+    store: {
+      write(record) {
+        if (!sound.disk) return Promise.reject(new Error('ENOSPC'))
+        return Promise.resolve(void written.push(record))
+      },
+      flush: () => Promise.resolve(),
+    },
+    onProblem: (_, problem) => void problems.push(problem),
+  })
+  return { ...scene, sound, problems, written }
+}
+
+test('a GameDay whose neighbours cannot be heard does not begin', async () => {
+  const { days, sound, begun, clock } = troubled()
+  sound.config = false
+  const started = await days.start(planOf(neighbours), ops)
+  assert.deepEqual(started, {
+    ok: false,
+    refusals: ['the calls of neighbours cannot be heard: the config does not compile'],
+  })
+  await clock.advance(5_000)
+  assert.deepEqual([begun, days.list(), days.current], [[], [], undefined])
+  sound.config = true
+  assert.ok((await days.start(planOf(neighbours), ops)).ok)
+})
+
+test('a GameDay whose neighbours cannot be heard again stays paused', async () => {
+  const { days, sound, stopped, clock } = troubled()
+  assert.ok((await days.start(planOf(neighbours), ops)).ok)
+  await clock.advance(0)
+  days.change('day', (day) => day.pause('ops', 'a look'))
+  sound.config = false
+  days.change('day', (day) => day.resume('ops'))
+  await clock.advance(0)
+  assert.equal(days.current?.state, 'paused')
+  assert.match(days.current.reason, /the calls of neighbours cannot be heard: the config does not compile/)
+  assert.deepEqual(stopped, ['run-1', 'run-2'])
+})
+
+test('a config that does not compile never keeps a GameDay from its end', async () => {
+  const { days, sound, stopped, clock } = troubled()
+  assert.ok((await days.start(planOf(neighbours), ops)).ok)
+  await clock.advance(0)
+  sound.config = false
+  assert.deepEqual(
+    days.change('day', (day) => day.stop('ops', 'enough')),
+    { ok: true },
+  )
+  assert.deepEqual(stopped, ['run-1'])
+  assert.equal(days.current, undefined)
+})
+
+test('a GameDay of an earlier process hears its neighbours once it continues', async () => {
+  const { days, refreshes } = opened()
+  await days.recover([dayRecord(planOf(neighbours))])
+  assert.deepEqual([days.hearsCalls, refreshes()], [false, 0])
+  days.change('day', (day) => day.resume('ops'))
+  assert.deepEqual([days.hearsCalls, refreshes()], [true, 1])
+  days.change('day', (day) => day.pause('ops', 'a look'))
+  assert.deepEqual([days.hearsCalls, refreshes()], [false, 2])
+})
+
+test('a GameDay that cannot be recorded is paused, and recorded once the disk has room', async () => {
+  const { days, sound, written, stopped, problems, clock } = troubled()
+  assert.ok((await days.start(planOf(), ops)).ok)
+  await clock.advance(0)
+  sound.disk = false
+  days.change('day', (day) => day.observe('ops', 'slow'))
+  await clock.advance(0)
+  assert.equal(days.current?.state, 'paused')
+  assert.match(days.current.reason, /^the gateway paused it: the GameDay could not be written: ENOSPC$/)
+  assert.deepEqual(stopped, ['run-1'])
+  await clock.advance(300_000)
+  assert.ok(problems.length > 3 && problems.length < 20, String(problems.length))
+  assert.equal(written.at(-1)?.state, 'running')
+  sound.disk = true
+  await clock.advance(30_000)
+  assert.equal(written.at(-1)?.state, 'paused')
+  assert.equal(written.at(-1)?.observations.length, 1)
+  await clock.advance(60_000)
+  assert.equal(clock.pending, 0, 'no timer is left')
+})
+
+test('of two unfinished GameDays on disk, only the later one can continue', async () => {
+  const { days, stored, begun, clock } = opened()
+  const records = [1, 2].map((at) =>
+    dayRecord(planOf({ name: `day-${at}` }), { id: `gd-${at}-00000000`, startedAt: at }),
+  )
+  await days.recover(records)
+  assert.deepEqual(
+    [...stored.values()].map(({ state, reason }) => [state, reason]),
+    [
+      ['stopped', 'the gateway stopped it: another GameDay was under way when the gateway started'],
+      ['paused', 'the gateway paused it: the gateway ended'],
+    ],
+  )
+  assert.equal(days.change('day-1', (day) => day.resume('ops')).ok, false)
+  days.change('day-2', (day) => day.resume('ops'))
+  await clock.advance(0)
+  assert.equal(begun.length, 1)
+})
+
+test('a disk that hangs does not keep the gateway from ending', async () => {
+  const hung = new Promise<never>(() => undefined)
+  const { days, clock } = opened({ store: { write: () => Promise.resolve(), flush: () => hung } })
+  let isClosed = false
+  void days.close().then(() => (isClosed = true))
+  await clock.advance(2_000)
+  assert.ok(isClosed)
+})
+
+/** Begins a GameDay whose first record is being written until `release`. */
+function slowly() {
+  let release = () => undefined as void
+  const held = new Promise<void>((resolve) => (release = resolve))
+  const scene = opened({ store: { write: () => held, flush: () => held } })
+  return { ...scene, started: scene.days.start(planOf(), ops), release }
+}
+
+test('a GameDay that is stopped before its first record is written begins nothing', async () => {
+  const { days, started, release, begun, clock } = slowly()
+  days.change('day', (day) => day.stop('ops', 'a mistake'))
+  release()
+  const answer = await started
+  assert.equal(answer.ok && answer.gameDay.state, 'stopped')
+  await clock.advance(10_000)
+  assert.deepEqual([begun, clock.pending], [[], 0])
+})
+
+test('a GameDay whose gateway ends during the first write is paused, and says so', async () => {
+  const { days, started, release, begun } = slowly()
+  const closed = days.close()
+  release()
+  await closed
+  const answer = await started
+  assert.equal(answer.ok && answer.gameDay.state, 'paused')
+  assert.deepEqual(begun, [])
+})
+
+test('a plan above 1 MiB is refused, because each change writes the plan again', async () => {
+  const { days } = opened()
+  const [first] = written().experiments
+  const steps = Array.from({ length: 100 }, () => ({ tool: 'x', arguments: { text: 'x'.repeat(12_000) } }))
+  const load = { workload: { name: 'w', tasks: [{ name: 't', steps }] } }
+  const large = planOf({ experiments: [{ ...first!, spec: { ...first!.spec, load } }] })
+  assert.match(days.refusals(large).join(), /^the plan has \d{4}KiB; at most 1MiB is allowed$/)
+  assert.deepEqual(days.refusals(planOf()), [])
+})
+
+test('the newest 100 GameDays stay in memory', async () => {
+  const { days } = opened()
+  for (let at = 0; at < 120; at++) {
+    assert.ok((await days.start(planOf({ name: `day-${at}` }), ops)).ok)
+    days.change(`day-${at}`, (day) => day.stop('ops', 'enough'))
+  }
+  const names = days.list().map(({ plan: { name } }) => name)
+  assert.deepEqual([names.length, names[0], names.at(-1)], [100, 'day-20', 'day-119'])
+})
+
+test('a state folder takes at most 1,000 GameDays', async () => {
+  const { days } = opened()
+  await days.recover([], 1_000)
+  assert.match(days.refusals(planOf()).join(), /has 1000 GameDays, the maximum/)
+})
