@@ -38,9 +38,6 @@ const action = z.strictObject({
   due: z.iso.date('expected a date such as 2026-12-24').optional(),
 })
 
-/** Most GameDays in a list, the newest. */
-const MOST_LISTED = 100
-
 /**
  * Registers the routes of GameDays: `POST /admin/gamedays` begins one, `/admin/gamedays/plan` shows what would happen,
  * and `/admin/gamedays/{id}/pause`, `/resume`, `/skip`, `/stop`, `/observations` and `/actions` steer it. `{id}` may be
@@ -52,9 +49,7 @@ export function registerAdminGameDays(
 ): void {
   const request = z.strictObject({ plan, by })
 
-  app.get('/admin/gamedays', () => ({
-    gameDays: gameDays.list().slice(-MOST_LISTED).map(gameDayInShort),
-  }))
+  app.get('/admin/gamedays', () => ({ gameDays: gameDays.list().map(gameDayInShort) }))
 
   app.post('/admin/gamedays/plan', (received, reply) => {
     const wanted = read(request, received.body ?? {}, 'the GameDay')
@@ -133,6 +128,9 @@ export function registerAdminGameDays(
   app.post<ByNumber>('/admin/gamedays/:id/actions/:number/done', ({ params, body }, reply) => {
     const wanted = read(z.strictObject({ by }), body ?? {}, 'the request')
     if (!wanted.ok) return malformed(reply, wanted)
+    // Other texts that JavaScript takes for a number, such as `0x1`, name no action.
+    if (!/^[1-9]\d{0,2}$/.test(params.number))
+      return reply.code(404).send({ error: 'expected the number of an action, from 1' })
     return change(reply, params.id, (day) => day.closeAction(wanted.value.by, Number(params.number)))
   })
 }
