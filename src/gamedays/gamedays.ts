@@ -58,8 +58,6 @@ const FLUSH_MS: Millis = 2_000
 /** Pause before another try to write a record, in milliseconds. */
 const AGAIN_MS: Millis = 30_000
 
-const GATEWAY = 'the gateway'
-
 /** The GameDays of a gateway: one at a time, and the records of earlier ones. */
 export class GameDays {
   readonly #parts: GameDaysParts

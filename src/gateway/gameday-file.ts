@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import { dirname, isAbsolute, relative, resolve } from 'node:path'
-import { Origins } from '../config/files/places.ts'
+import { formatPath, Origins } from '../config/files/places.ts'
 import { explain } from '../config/issues/explain.ts'
 import { formatIssue, sortIssues } from '../config/issues/issues.ts'
 import type { GameDayPlan } from '../gamedays/plan.ts'
@@ -42,7 +42,14 @@ export async function readGameDay(
   const files: string[] = []
   if (isObject(value) && Array.isArray(value.experiments)) {
     const steps: unknown[] = []
-    for (const step of (value.experiments as unknown[]).slice(0, MAX_FILES)) {
+    for (const [index, step] of (value.experiments as unknown[]).slice(0, MAX_FILES).entries()) {
+      if (isObject(step) && 'file' in step && 'spec' in step) {
+        const at = ['experiments', index]
+        const message = 'has both `file` and `spec`: leave one of them out'
+        problems.push(
+          formatIssue({ severity: 'error', path: formatPath(at), message, ...origins.locate(at, 'key') }),
+        )
+      }
       const path = fileOf(file, step)
       if (path !== undefined) files.push(path)
       if (path !== undefined && within !== undefined && !(await isInside(within, path)))
