@@ -95,13 +95,13 @@ export interface Traffic {
 /** Pause between two calls of an agent, in milliseconds: short enough for every gate, and light on the machine. */
 const PAUSE_MS = 10
 
-/** Starts agents that call `read` repeatedly, each call its own task, until stopped. */
-export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
+/** Starts agents that call `read` of a server repeatedly, each call its own task, until stopped. */
+export async function traffic(gateway: Gateway, agents = 4, server = 'flaky'): Promise<Traffic> {
   const counts = { calls: 0, failed: 0 }
   const over = new AbortController()
   let task = 0
   const work = async () => {
-    const client = await RawClient.open(gateway.mcp('flaky')).catch(() => undefined)
+    const client = await RawClient.open(gateway.mcp(server)).catch(() => undefined)
     if (client === undefined) return
     while (!over.signal.aborted) {
       const _meta = { [INTENT]: `task ${task++}` }
