@@ -87,7 +87,7 @@ export class GameDay {
   #record: GameDayRecord
   /** The timer of the pause before an experiment; `dueAt` on the monotonic clock. */
   #timer: { readonly cancel: Cancel; readonly dueAt: Millis } | undefined
-  /** The rest of the pause before the next experiment; undefined: all of it. */
+  /** The rest of the pause before the next experiment; undefined: the whole pause. */
   #leftMs: Millis | undefined
   #looking: Cancel | undefined
   /** Set while the experiment under way waits without a run. */

@@ -39,9 +39,9 @@ const action = z.strictObject({
 })
 
 /**
- * Registers the routes of GameDays: `POST /admin/gamedays` begins one, `/admin/gamedays/plan` shows what would happen,
- * and `/admin/gamedays/{id}/pause`, `/resume`, `/skip`, `/stop`, `/observations` and `/actions` steer it. `{id}` may be
- * the name of a plan, for its latest GameDay.
+ * Registers the routes of GameDays: `POST /admin/gamedays` begins a GameDay, `/admin/gamedays/plan` shows its effects,
+ * and `/admin/gamedays/{id}/pause`, `/resume`, `/skip`, `/stop`, `/observations` and `/actions` steer a GameDay. `{id}`
+ * may be the name of a plan, for its latest GameDay.
  */
 export function registerAdminGameDays(
   app: FastifyInstance,
@@ -128,7 +128,7 @@ export function registerAdminGameDays(
   app.post<ByNumber>('/admin/gamedays/:id/actions/:number/done', ({ params, body }, reply) => {
     const wanted = read(z.strictObject({ by }), body ?? {}, 'the request')
     if (!wanted.ok) return malformed(reply, wanted)
-    // Other texts that JavaScript takes for a number, such as `0x1`, name no action.
+    // JavaScript takes other texts for numbers, for example `0x1`; these texts name no action.
     if (!/^[1-9]\d{0,2}$/.test(params.number))
       return reply.code(404).send({ error: 'expected the number of an action, from 1' })
     return change(reply, params.id, (day) => day.closeAction(wanted.value.by, Number(params.number)))

@@ -428,7 +428,7 @@ export class GuardedExperiments {
     limit.abort('written')
   }
 
-  /** The needs of a waiting run to begin, by run id: the spec with its secrets, and the check just before. */
+  /** The specs of waiting runs, with secrets, and their checks just before the begin; by run id. */
   readonly #specs = new Map<string, { readonly spec: Spec } & Required<Pick<Request, 'recheck'>>>()
 
   #runAt(server: string): Lifecycle | undefined {
