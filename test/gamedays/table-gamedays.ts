@@ -1,5 +1,5 @@
 import type { GameDayRecord } from '../../src/gamedays/record.ts'
-import { BEGAN, doneBy, gameDayOf, notRun, runOf } from './report-fixtures.ts'
+import { BEGAN, doneBy, gameDayOf, notRun, planOf, runOf } from './report-fixtures.ts'
 
 const silent = runOf('run-3', 'silent', {
   recovery: { ...runOf('x', 'silent').recovery!, recoveredAfterMs: undefined },
@@ -34,8 +34,13 @@ export const tableGameDays: readonly GameDayRecord[] = [
     id: 'gd-mfa1b2c4-0123abcd',
     state: 'paused',
     endedAt: undefined,
+    plan: planOf({}, ['silent', 'left']),
     steps: [doneBy(silent), notRun('left', { note: 'the gateway ended', runs: ['run-9'] })],
     pauses: [{ from: BEGAN, until: undefined, by: 'bob', why: 'a break' }],
   }),
-  gameDayOf({ id: 'gd-mfa1b2c5-0123abcd', steps: [doneBy(unpromised), notRun('left')] }),
+  gameDayOf({
+    id: 'gd-mfa1b2c5-0123abcd',
+    plan: planOf({}, ['slow', 'left']),
+    steps: [doneBy(unpromised), notRun('left')],
+  }),
 ]
