@@ -170,6 +170,11 @@ export class GameDays {
     return this.#current?.day.record
   }
 
+  /** Number of GameDays in the state folder. */
+  get count(): number {
+    return this.#count
+  }
+
   /** The GameDays in memory, the oldest first. */
   list(): readonly GameDayRecord[] {
     return [...this.#known.values()]

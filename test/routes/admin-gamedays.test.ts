@@ -43,7 +43,7 @@ function scene(t: TestContext, { openToRead = true } = {}) {
     onProblem: () => undefined,
   })
   const guarded = {
-    plan: ({ name }: { name: string }) => ({ name, refusals: [] }) as never,
+    plan: ({ name }: { name: string }) => ({ name, refusals: [], targets: { servers: [] } }) as never,
     get: () => undefined,
     needsSignature: false,
   }

@@ -3,10 +3,9 @@ import { HOUR_MS, HourlyLimit } from '../../approval/hourly-limit.ts'
 import { type Refusal, refusal } from '../../approval/refusal.ts'
 import type { Done } from '../../experiments/experiments.ts'
 import type { GameDay } from '../../gamedays/gameday.ts'
-import { GATEWAY } from '../../gamedays/record.ts'
 import type { GameDays } from '../../gamedays/gamedays.ts'
 import type { GameDayPlan } from '../../gamedays/plan.ts'
-import { type GameDayRecord, isGameDayOver } from '../../gamedays/record.ts'
+import { type GameDayRecord, GATEWAY, isGameDayOver } from '../../gamedays/record.ts'
 import { MAX_GAME_DAYS } from '../../gamedays/store.ts'
 import type { Clock } from '../../mesh/clock.ts'
 
@@ -16,8 +15,8 @@ const MAX_BEGUN = 10
 /** Most times that one agent may resume GameDays within an hour: each pause and resume is a notice to a webhook. */
 const MAX_RESUMED = 30
 
-/** Most stored GameDays of agents. The others are for persons. */
-const MAX_OF_AGENTS = MAX_GAME_DAYS / 2
+/** Stored GameDays from which on agents begin none. The others are for persons. */
+const MAX_FOR_AGENTS = MAX_GAME_DAYS / 2
 
 /** Most observations and actions of one agent in a GameDay, and of all agents together. The others are for persons. */
 const MAX_OBSERVATIONS = { each: 100, all: 300 }
@@ -79,18 +78,17 @@ export class AgentGameDays {
   /** Begins a GameDay. The same key of an agent returns the same GameDay, also after a restart of the gateway. */
   async start(agent: Agent, plan: GameDayPlan, key: string): Promise<Answered> {
     if (!agent.mayWrite) return readOnly(agent)
-    const ofAgents = this.list().filter(({ isOfAgent }) => isOfAgent)
-    const known = ofAgents.findLast((one) => one.by === agent.name && one.key === key)
+    const known = this.list().findLast((one) => one.isOfAgent && one.by === agent.name && one.key === key)
     if (known !== undefined)
       return known.plan.name === plan.name
         ? { ok: true, gameDay: known }
         : refusal('invalid', `the key ${key} began the GameDay ${known.plan.name} before: choose another key`)
     const refusals = this.refusals(plan)
     if (refusals.length > 0) return this.#refused(refusals)
-    if (ofAgents.length >= MAX_OF_AGENTS)
+    if (this.#gameDays.count >= MAX_FOR_AGENTS)
       return refusal(
         'busy',
-        `agents began ${MAX_OF_AGENTS} GameDays, the limit: a person must move files of the state folder`,
+        `the state folder has ${this.#gameDays.count} GameDays, and agents may fill it up to ${MAX_FOR_AGENTS}: a person must move files`,
       )
     if (this.#begun.isOver(agent.name))
       return tooOften(`${agent.name} began ${MAX_BEGUN} GameDays within an hour, the limit`)

@@ -164,3 +164,12 @@ test('a key begins one GameDay, and an agent begins 10 within an hour', async ()
   const refused = await agents.start(reader, planOf('friday'), 'k-11')
   assert.equal(refused.ok ? '' : refused.code, 'not_allowed')
 })
+
+test('agents leave half of the state folder to persons', async () => {
+  const { agents, gameDays } = scene()
+  await gameDays.recover([], 500)
+  const started = await agents.start(writer, planOf('friday'), 'k')
+  assert.ok(!started.ok)
+  assert.match(started.message, /the state folder has 500 GameDays, and agents may fill it up to 500/)
+  assert.ok((await gameDays.start(planOf('friday'), { by: 'alice', isOfAgent: false })).ok)
+})
