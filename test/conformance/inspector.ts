@@ -21,7 +21,7 @@ const spec = {
 
 /**
  * A call of each tool. `refused`: the code of the error that the tool answers, because no run can begin without a
- * person and no call met a fault.
+ * person, no call met a fault, and there is no GameDay.
  */
 const calls: Readonly<Record<string, { readonly given?: object; readonly refused?: string }>> = {
   get_status: {},
@@ -35,6 +35,9 @@ const calls: Readonly<Record<string, { readonly given?: object; readonly refused
   start_run: { given: { proposal: 'p-none', key: 'k' }, refused: 'expired' },
   get_run: { given: { run: 'none' }, refused: 'not_found' },
   stop_run: { given: { all: true } },
+  start_gameday: { given: { plan: 'none', key: 'k' }, refused: 'not_found' },
+  get_gameday: { given: { id: 'none' }, refused: 'not_found' },
+  update_gameday: { given: { id: 'none', action: 'pause' }, refused: 'not_found' },
   list_runs: {},
   query_runs: { given: { question: 'coverage' } },
   list_incidents: {},
