@@ -95,7 +95,8 @@ test(
 
     const view = new TerminalProgram(args('run', file), { env })
     await inStage(gateway, 1)
-    assert.notDeepEqual(await armedFaults(gateway), [])
+    // The phase says `stage` while the journal is being written, before the faults are armed.
+    await until('faults are armed', async () => (await armedFaults(gateway)).length > 0)
     await view.says(/slow +stage 1 of 1: 25%/)
     const paused = await told('pause', '--why', 'a real incident')
     assert.equal(paused.code, 0, paused.text)
