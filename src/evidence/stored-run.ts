@@ -67,9 +67,17 @@ export function readerOf<Field extends RunField>({
     const stored = run.windows.map((one) => (arms?.includes(one.arm) === false ? { ...one, cells: '' } : one))
     const read = schema.safeParse({ ...run, windows: stored }).data as StoredRun | undefined
     if (read === undefined) return undefined
-    return { ...read, windows: read.windows.map((one) => ({ ...one, cells: cellsIn(one.cells) })) }
+    return { ...read, windows: read.windows.map(lazily) }
   }
 }
+
+/** Durations take eight times as much memory as pairs: a window reads its text whenever somebody asks. */
+const lazily = ({ cells: text, ...window }: StoredRun['windows'][number]) => ({
+  ...window,
+  get cells() {
+    return cellsIn(text)
+  },
+})
 
 /** Whether the wanted parts include any duration. */
 export const needsCells = ({ fields, arms }: Wanted): boolean =>

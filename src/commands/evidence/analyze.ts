@@ -114,10 +114,12 @@ async function answerTo(
     // Only this user can look into the folder.
     const folder = await mkdtemp(join(tmpdir(), 'breakwater-sql-'))
     closing.push(() => rm(folder, { recursive: true, force: true }))
+    const isNamed = namedIn(sql)
+    const wanted = isNamed({ name: 'windows' }) ? {} : { arms: [] }
     const written = await writeTables(folder, 'parquet', [
-      filled(runTables, eachRun(values, { env, out })),
-      filled(gameDayTables, gameDays),
-      filled([deploymentsTable], deployments),
+      filled(runTables.filter(isNamed), eachRun(values, { env, out }, wanted)),
+      filled(gameDayTables.filter(isNamed), gameDays),
+      filled([deploymentsTable].filter(isNamed), deployments),
     ])
     const loaded = tables.map((known) => ({
       name: known.name,
@@ -126,6 +128,15 @@ async function answerTo(
     }))
     return askSql(folder, { tables: loaded, sql, rows: values.rows }, limits, stop)
   })
+}
+
+/**
+ * Returns whether a query may read a table: other tables stay empty, because writing all takes seconds. DuckDB's functions
+ * `query` and `query_table` can compute a name, and `duckdb_tables` counts rows.
+ */
+function namedIn(sql: string): (table: { readonly name: string }) => boolean {
+  const text = sql.toLowerCase()
+  return ({ name }) => text.includes(name) || /query|duckdb_/.test(text)
 }
 
 async function deploymentsIn(file: string): Promise<readonly Deployment[]> {

@@ -104,6 +104,10 @@ const verifyOptions = {
   },
 } as const
 
+/** `list --json` leaves out the courses of runs, which are most of the index; `show` and `export` have them. */
+const courses: readonly RunField[] = ['windows', 'transitions', 'recoveries']
+const inJson = runFields.filter((field) => !courses.includes(field))
+
 interface Question {
   readonly positionals?: readonly string[]
   readonly options?: Options
@@ -117,7 +121,7 @@ const questions: Readonly<Record<string, Question>> = {
       const { verdict: wanted, last } = asked.values
       const isJson = asked.values.json === true
       const shown = ['id', 'measuredBy', 'targets', 'faults', 'reasons', ...questionFields.grades] as const
-      const { runs: graded } = await chosen(asked, isJson ? runFields : shown)
+      const { runs: graded } = await chosen(asked, isJson ? inJson : shown)
       const grades = gradesIn(graded, typeof last === 'number' ? last : GRADED_RUNS)
       const runs = lastOf(
         graded.filter(({ verdict }) => wanted === undefined || verdict === wanted),
@@ -294,7 +298,7 @@ const usage = `breakwater runs QUESTION [--state DIR | --config FILE]
   Answers from the index of runs: a summary of each ended run, kept after the run's record is removed. Needs no
   running gateway. In the index, a plan is the name of an experiment file.
 
-  list        verdict of each run, and grade of each plan
+  list        verdict of each run, and grade of each plan; the JSON lacks windows, transitions and recoveries
   show ID     a run by its id, or the last run of a plan by the plan's name: verdict with reasons, claims, calls, faults
   coverage    runs of each server with each type of fault, and the last run that is evidence
   recovery    measured and promised recovery times of each plan

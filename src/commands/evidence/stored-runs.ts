@@ -115,17 +115,18 @@ export async function storedRuns<Field extends RunField = RunField>(
 }
 
 /**
- * Yields all runs of an index one by one, the oldest first, without holding them. Reports problems of the index as
+ * Yields all runs of an index one by one, the oldest first, without holding them. `wanted`: see `Wanted`. Reports problems of the index as
  * `storedRuns`, once all runs are read. Rejects as `storedIndex`.
  */
 export async function* eachRun(
   where: Where,
   { env, out }: { readonly env: Env; readonly out: Pick<Output, 'stderr'> },
+  wanted: Pick<Wanted, 'arms'> = {},
 ): AsyncGenerator<RunSummary> {
   const folder = await stateFolder(where, env)
   await requireFolder(folder)
   try {
-    const reading = readRuns(folder)
+    const reading = readRuns(folder, wanted)
     for (;;) {
       const { done, value } = await reading.next()
       if (done !== true) {

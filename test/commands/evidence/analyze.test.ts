@@ -161,6 +161,15 @@ test('the tables join, and are listed and described', withDuckdb, async () => {
   )
 })
 
+for (const sql of [
+  'SELECT count(*) AS n FROM "RUNS"',
+  "SELECT count(*) AS n FROM query_table('ru' || 'ns')",
+  "SELECT estimated_size AS n FROM duckdb_tables() WHERE starts_with(table_name, 'ru')",
+])
+  test(`a query finds its rows, however the query names the table: ${sql}`, withDuckdb, async () => {
+    assert.deepEqual((await json(sql)).rows, [{ n: runs.length }])
+  })
+
 test('rows are cut to the cap, and the user learns of it', withDuckdb, async () => {
   const { code, lines, errors } = await run('--rows', '3', '--csv', 'SELECT range FROM range(10000)')
   assert.deepEqual([code, lines], [0, ['range', '0', '1', '2']])
