@@ -1,14 +1,25 @@
 import type { Duplex } from 'node:stream'
 import { buildConnector } from 'undici'
 
-/** Returns undici's connector with these options, changed so that a server can end its connection at any time. */
-export function connectorOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
+/** Returns undici's connector with these options. Its sockets hold nothing of their connection attempt. */
+export function socketsOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
   const connect = buildConnector(options)
   return (target, done) => {
     connect(target, (error, socket) => {
       // Without a connection the second argument is missing, whatever its type says.
       if (error !== null) return done(error, null)
       forgetConnecting(socket)
+      done(null, socket)
+    })
+  }
+}
+
+/** Returns a connector for undici's clients, changed so that a server can end its connection at any time. */
+export function connectorOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
+  const connect = socketsOf(options)
+  return (target, done) => {
+    connect(target, (error, socket) => {
+      if (error !== null) return done(error, null)
       mayEndPaused(socket)
       done(null, socket)
     })

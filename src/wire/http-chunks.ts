@@ -14,7 +14,7 @@ const SIZE = /^([\dA-Fa-f]+)[\t ]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/
 
 /** Reads a body in chunks. Bytes may come in any portions. */
 export class ChunkReader {
-  readonly #take: (bytes: Buffer) => void
+  readonly #take: (bytes: Buffer) => boolean | void
   #part: 'size' | 'data' | 'end of data' | 'trailers' = 'size'
   /** The begun line, as Latin-1. */
   #line = ''
@@ -23,24 +23,25 @@ export class ChunkReader {
   /** Whether the last chunk and its trailers have come. */
   isOver = false
 
-  /** Calls `take` with each piece of the body; the bytes are not copied. */
-  constructor(take: (bytes: Buffer) => void) {
+  /** Calls `take` with each piece of the body; the bytes are not copied. `read` stops after a piece for which `take` returns false. */
+  constructor(take: (bytes: Buffer) => boolean | void) {
     this.#take = take
   }
 
   /**
-   * Reads bytes. Returns the number of bytes that belong to the body: fewer than given when the body is over. Returns -1
-   * for bytes that are no chunks; the reader must not be used afterwards.
+   * Reads bytes. Returns the number of bytes read: fewer than given when the body is over, or when `take` stopped the
+   * reading. Returns -1 for bytes that are no chunks; the reader must not be used afterwards.
    */
   read(bytes: Buffer): number {
     let at = 0
     while (at < bytes.length && !this.isOver) {
       if (this.#part === 'data') {
         const end = Math.min(bytes.length, at + this.#left)
-        this.#take(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end))
-        this.#left -= end - at
+        const piece = at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end)
+        this.#left -= piece.length
         at = end
         if (this.#left === 0) this.#part = 'end of data'
+        if (this.#take(piece) === false) return at
         continue
       }
       const end = bytes.indexOf(LF, at)

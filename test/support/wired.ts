@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
-import { Pool } from 'undici'
+import { CallSockets } from '../../src/upstreams/http/call-sockets.ts'
 import { HttpWire } from '../../src/upstreams/http/http-wire.ts'
 import { OneWayPosts } from '../../src/upstreams/http/one-way-posts.ts'
 import { StreamConnections } from '../../src/upstreams/http/stream-connections.ts'
@@ -18,7 +18,9 @@ export async function wireTo(
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/mcp`
   const { origin } = new URL(url)
-  const [calls, streams] = [new Pool(origin), new StreamConnections(origin, {})]
+  const streams = new StreamConnections(origin, {})
+  const timeouts = { headersTimeout: 300_000, bodyTimeout: 300_000 }
+  const calls = new CallSockets(origin, { connections, ...timeouts, connect: {} })
   const oneWay = new OneWayPosts(origin, { connections })
   const stop = () => {
     server.close()

@@ -2,6 +2,7 @@ import type { RequestListener } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import type { LargeMessage } from '../../src/protocol/large-message.ts'
+import type { ReplyHeaders } from '../../src/upstreams/http/http-status.ts'
 import { HttpReply, type ReplySink } from '../../src/upstreams/http/http-reply.ts'
 import type { ServerReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { wireTo } from '../support/wired.ts'
@@ -12,7 +13,13 @@ export const LIMIT = 100_000
 /** A sink, recording its calls in short words. `takesMessages`: also takes large replies as messages. */
 export function recorder({ takesMessages = false } = {}) {
   const told: string[] = []
-  const last: { error?: GatewayError; body?: string; status?: number; message?: LargeMessage } = {}
+  const last: {
+    error?: GatewayError
+    body?: string
+    status?: number
+    headers?: ReplyHeaders
+    message?: LargeMessage
+  } = {}
   let over = () => {}
   const end = new Promise<void>((resolve) => (over = resolve))
   let held: Promise<void> | undefined
@@ -22,9 +29,9 @@ export function recorder({ takesMessages = false } = {}) {
       told.push(`event ${data.slice(0, 20)}`)
       return held
     },
-    body(status, _, body) {
+    body(status, headers, body) {
       told.push('body')
-      Object.assign(last, { status, body })
+      Object.assign(last, { status, headers, body })
       over()
     },
     ...(takesMessages && {

@@ -1,8 +1,9 @@
 import { readFileSync, statSync } from 'node:fs'
-import { Pool } from 'undici'
 import { whyUnreadable } from '../../config/files/read-text.ts'
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { type Calls } from './calls.ts'
+import { CallSockets } from './call-sockets.ts'
 import { connectorOf } from '../../wire/connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import { OneWayPosts } from './one-way-posts.ts'
@@ -77,7 +78,7 @@ export interface HttpOptions extends ReplyLimits {
 
 /** The sockets to one replica: for short requests, and for open streams. */
 export interface Pools {
-  readonly calls: Pool
+  readonly calls: Calls
   readonly oneWay: OneWayPosts
   readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
   /** For requests whose replies a fault changes. Absent if the replies of all calls come over one stream. */
@@ -94,7 +95,12 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
   const connect = connectorOf(socket)
   const ofRequests = { pipelining: 1, headersTimeout, bodyTimeout: timeouts.idle, connect }
   return {
-    calls: new Pool(origin, { ...ofRequests, connections }),
+    calls: new CallSockets(origin, {
+      connections,
+      headersTimeout,
+      bodyTimeout: timeouts.idle,
+      connect: socket,
+    }),
     oneWay: new OneWayPosts(origin, { ...ofRequests, connections }),
     streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),

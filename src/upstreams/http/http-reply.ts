@@ -8,6 +8,7 @@ import { LongStrings } from '../../protocol/long-strings.ts'
 import type { Overlong } from '../../protocol/overlong.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
+import type { CallHandler } from './calls.ts'
 import { ReplyHeaders } from './http-status.ts'
 import { type Coding, codingOf, Inflation } from './inflation.ts'
 
@@ -72,7 +73,7 @@ const MOST_INTERIMS = 100
  * undici's two kinds of handlers. The newer kind first builds an object of all headers, which takes 2 to 5 % of the
  * time of a call.
  */
-export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
+export class HttpReply implements CallHandler, Dispatcher.DispatchHandler, UnfinishedReply {
   readonly #sink: ReplySink
   readonly #limits: ReplyLimits
   #abort: ((cause: Error) => void) | undefined
@@ -152,6 +153,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   onHeaders(status: number, raw: Buffer[], resume: () => void): boolean {
+    return this.onReply(status, new ReplyHeaders(raw), resume)
+  }
+
+  onReply(status: number, headers: ReplyHeaders, resume: () => void): boolean {
     if (status < 200) {
       if (++this.#interims > MOST_INTERIMS)
         this.abort(
@@ -160,7 +165,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return true
     }
     this.#status = status
-    this.#headers = new ReplyHeaders(raw)
+    this.#headers = headers
     this.#resume = resume
     if (repeating.has(status) && this.#redirects < MOST_REDIRECTS) {
       const location = this.#headers.get('location')

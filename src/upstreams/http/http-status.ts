@@ -258,23 +258,27 @@ export function retryAfter(headers: Pick<ReplyHeaders, 'get'>, wallMs: number): 
   return ms >= 0 && ms <= 86_400_000 ? ms : undefined
 }
 
-/** The raw headers of a reply; parsed by name on demand, because few are ever read. */
+/** The headers of a reply, read by name on demand, because few are ever read. */
 export class ReplyHeaders {
-  readonly #raw: readonly Buffer[]
+  readonly #raw: readonly Buffer[] | undefined
+  readonly #fields: readonly string[]
 
   /** `raw` holds names and values in turn. */
-  constructor(raw: readonly Buffer[]) {
+  constructor(raw: readonly Buffer[] | undefined, fields: readonly string[] = []) {
     this.#raw = raw
+    this.#fields = fields
+  }
+
+  /** Returns headers from names in lower case and values, in turn. */
+  static of(fields: readonly string[]): ReplyHeaders {
+    return new ReplyHeaders(undefined, fields)
   }
 
   /** The first value of a header; `name` in lower case. */
   get(name: string): string | undefined {
-    for (let at = 0; at + 1 < this.#raw.length; at += 2) {
-      const candidate = this.#raw[at]
-      // Compares lengths first, so most names need not become strings.
-      if (candidate?.length !== name.length || candidate.toString('latin1').toLowerCase() !== name) continue
-      return this.#raw[at + 1]?.toString('latin1')
-    }
+    if (this.#raw !== undefined) return inRaw(this.#raw, name)
+    const fields = this.#fields
+    for (let at = 0; at < fields.length; at += 2) if (fields[at] === name) return fields[at + 1]
     return undefined
   }
 
@@ -282,4 +286,14 @@ export class ReplyHeaders {
   get mediaType(): string {
     return this.get('content-type')?.toLowerCase() ?? ''
   }
+}
+
+function inRaw(raw: readonly Buffer[], name: string): string | undefined {
+  for (let at = 0; at + 1 < raw.length; at += 2) {
+    const candidate = raw[at]
+    // Compares lengths first, so most names need not become strings.
+    if (candidate?.length !== name.length || candidate.toString('latin1').toLowerCase() !== name) continue
+    return raw[at + 1]?.toString('latin1')
+  }
+  return undefined
 }

@@ -1,11 +1,10 @@
-import { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
-import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LARGE_TEXT } from '../../mesh/work.ts'
 import { connectorOf } from '../../wire/connector.ts'
+import { inSlices } from './calls.ts'
 import { type Pools, readTls } from './http-pools.ts'
 import { type Conceal, concealingGiven } from '../server-words.ts'
 import { type HttpReply, transportError } from './http-reply.ts'
@@ -95,8 +94,7 @@ export class HttpWire {
     this.#send(reply, (path) => {
       if (shapes !== undefined && shaped !== undefined)
         shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
-      else if (body.length < LARGE_TEXT) calls.dispatch({ method: 'POST', path, headers, body }, reply)
-      else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
+      else calls.dispatch({ method: 'POST', path, headers, body }, reply)
     })
   }
 
@@ -204,25 +202,6 @@ function basicAuth(username: string, password: string): string[] {
   if (username === '' && password === '') return []
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]
-}
-
-/**
- * Largest slice of a body to write at once, in bytes: a write of 4 MB blocks all other work for several milliseconds.
- */
-const SLICE_BYTES = 128 * 1024
-
-/** Returns a large body in slices, with turns of the event loop in between, and headers with its length. */
-function inSlices(body: string, headers: readonly string[]): { headers: string[]; body: Readable } {
-  const bytes = Buffer.from(body)
-  const slices = Readable.from(slicesOf(bytes), { objectMode: false, highWaterMark: 1 })
-  return { headers: [...headers, 'content-length', String(bytes.length)], body: slices }
-}
-
-async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += SLICE_BYTES) {
-    if (at > 0) await nextTurn()
-    yield bytes.subarray(at, at + SLICE_BYTES)
-  }
 }
 
 /** A server reached by plain HTTP, with its paths in and below the folder of its MCP endpoint. */

@@ -1,4 +1,3 @@
-import { Pool } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
 import type { AnswerShape } from '../../mesh/wire-shape.ts'
 import type { Caller, Layer } from '../../mesh/call.ts'
@@ -17,6 +16,8 @@ import { readTls } from '../http/http-pools.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { postAway } from '../http/http-post.ts'
 import { HttpWire } from '../http/http-wire.ts'
+import type { Calls } from '../http/calls.ts'
+import { CallSockets } from '../http/call-sockets.ts'
 import { OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../../wire/shaped-answers.ts'
@@ -50,7 +51,7 @@ export class SseUpstream implements Upstream {
   readonly #options: SseOptions
   readonly #log: Log
   readonly #conceal: Conceal
-  readonly #posts: Pool
+  readonly #posts: Calls
   readonly #oneWay: OneWayPosts
   readonly #streams: StreamConnections
   readonly #upstreamSessions = new Set<MessageSession>()
@@ -60,13 +61,14 @@ export class SseUpstream implements Upstream {
   constructor(options: SseOptions) {
     const { timeouts, tls, connections } = options.config
     const { origin } = new URL(options.url)
-    const connect = connectorOf({ timeout: timeouts.connect, ...readTls(tls) })
+    const socket = { timeout: timeouts.connect, ...readTls(tls) }
+    const connect = connectorOf(socket)
     this.#options = options
     this.#log = options.log.child({ server: options.server })
     this.#conceal = concealing(options.config)
-    const ofPosts = { connect, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
-    this.#posts = new Pool(origin, { ...ofPosts, connections })
-    this.#oneWay = new OneWayPosts(origin, { ...ofPosts, connections })
+    const ofPosts = { connections, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
+    this.#posts = new CallSockets(origin, { ...ofPosts, connect: socket })
+    this.#oneWay = new OneWayPosts(origin, { ...ofPosts, connect })
     this.#streams = new StreamConnections(origin, {
       connect,
       headersTimeout: timeouts.idle,
