@@ -1,3 +1,6 @@
+import { ChunkReader } from './http-chunks.ts'
+import { END_OF_HEAD, onlyValue, readFields } from './http-head.ts'
+
 /** A piece of a reply: bytes of its body, or the framing of HTTP/1.1 around the body. */
 export interface FramedPiece {
   readonly bytes: Buffer
@@ -7,77 +10,70 @@ export interface FramedPiece {
 /** Longest parsed head of a reply, in bytes; a longer head counts as body, and HTTP clients refuse longer heads. */
 const LONGEST_HEAD = 16 * 1024
 
-/** How far ahead the end of a head or size is searched per step, in bytes. */
-const NEAR = 512
-
-/** Separates the body of a reply from the framing of HTTP/1.1 (RFC 9112, sections 2.1 and 7.1). */
+/**
+ * Separates the body of a reply from the framing of HTTP/1.1. Bytes that are no framing, such as the chunks of a broken
+ * server, count as body.
+ */
 export class HttpFraming {
   isEventStream = false
-  #part: 'head' | 'plain' | 'size' | 'data' | 'end of data' | 'trailers' = 'head'
-  #text = ''
-  #left = 0
+  #part: 'head' | 'plain' | 'chunks' = 'head'
+  /** The begun head, as Latin-1. */
+  #head = ''
+  /** Pieces of the body in the bytes being read. */
+  #found: Buffer[] = []
+  readonly #chunks = new ChunkReader((bytes) => void this.#found.push(bytes))
 
   split(chunk: Buffer): FramedPiece[] {
-    const pieces: FramedPiece[] = []
-    // Bytes between two body parts form one piece.
-    let aroundFrom = 0
-    for (let at = 0; at < chunk.length;) {
-      const { bytes, isBody } = this.#next(chunk.subarray(at))
-      if (isBody && at > aroundFrom) pieces.push({ bytes: chunk.subarray(aroundFrom, at), isBody: false })
-      at += bytes.length
-      if (!isBody) continue
-      pieces.push({ bytes, isBody })
-      aroundFrom = at
-    }
-    if (chunk.length > aroundFrom) pieces.push({ bytes: chunk.subarray(aroundFrom), isBody: false })
-    return pieces
+    let at = 0
+    while (this.#part === 'head' && at < chunk.length) at = this.#readHead(chunk, at)
+    const rest = chunk.subarray(at)
+    if (this.#part === 'chunks') this.#readChunks(rest)
+    else if (rest.length > 0) this.#found.push(rest)
+    return this.#pieces(chunk)
   }
 
-  #next(bytes: Buffer): FramedPiece {
-    switch (this.#part) {
-      case 'plain':
-        return { bytes, isBody: true }
-      case 'trailers':
-        return { bytes, isBody: false }
-      case 'head':
-        return this.#until('\r\n\r\n', bytes, (head) => this.#readHead(head))
-      case 'size':
-        return this.#until('\r\n', bytes, (line) => {
-          this.#left = Number.parseInt(line, 16)
-          // The last chunk is empty; only trailers may follow.
-          this.#part = this.#left > 0 ? 'data' : 'trailers'
-        })
-      case 'data': {
-        const piece = { bytes: bytes.subarray(0, this.#left), isBody: true }
-        this.#left -= piece.bytes.length
-        if (this.#left === 0) this.#part = 'end of data'
-        return piece
-      }
-      case 'end of data':
-        return this.#until('\r\n', bytes, () => (this.#part = 'size'))
+  /** Returns the place behind the read part of a head. */
+  #readHead(chunk: Buffer, at: number): number {
+    const before = this.#head.length
+    const text = this.#head + chunk.toString('latin1', at, at + LONGEST_HEAD)
+    const end = text.indexOf(END_OF_HEAD, Math.max(0, before - END_OF_HEAD.length))
+    this.#head = end === -1 ? text : ''
+    if (end !== -1) {
+      this.#endHead(text.slice(0, end))
+      return at + end + END_OF_HEAD.length - before
     }
+    if (text.length > LONGEST_HEAD) this.#part = 'plain'
+    return at + text.length - before
   }
 
-  #readHead(head: string): void {
+  #endHead(head: string): void {
     // An interim response precedes another response.
     if (/^HTTP\/1\.[01] 1\d\d/.test(head)) return
-    this.isEventStream = /^content-type:\s*text\/event-stream/im.test(head)
-    this.#part = /^transfer-encoding:.*\bchunked/im.test(head) ? 'size' : 'plain'
+    const fields = readFields(head, head.indexOf('\r\n') + 2, true) ?? []
+    this.isEventStream =
+      onlyValue(fields, 'content-type')?.toLowerCase().startsWith('text/event-stream') === true
+    this.#part = onlyValue(fields, 'transfer-encoding')?.toLowerCase() === 'chunked' ? 'chunks' : 'plain'
   }
 
-  /** Returns the bytes up to the end of the mark, which may come in parts; examines at most the next `NEAR` bytes. */
-  #until(mark: string, bytes: Buffer, found: (text: string) => void): FramedPiece {
-    const before = this.#text.length
-    const near = bytes.subarray(0, NEAR)
-    const text = this.#text + near.toString('latin1')
-    const at = text.indexOf(mark, Math.max(0, before - mark.length))
-    if (at === -1) {
-      this.#text = text
-      if (text.length > LONGEST_HEAD) this.#part = 'plain'
-      return { bytes: near, isBody: false }
+  #readChunks(bytes: Buffer): void {
+    const read = this.#chunks.isOver ? bytes.length : this.#chunks.read(bytes)
+    if (read !== -1) return
+    this.#part = 'plain'
+    this.#found = [bytes]
+  }
+
+  /** Returns the found pieces of the body, with the framing between them. */
+  #pieces(chunk: Buffer): FramedPiece[] {
+    const pieces: FramedPiece[] = []
+    let from = 0
+    for (const bytes of this.#found) {
+      const at = bytes.byteOffset - chunk.byteOffset
+      if (at > from) pieces.push({ bytes: chunk.subarray(from, at), isBody: false })
+      pieces.push({ bytes, isBody: true })
+      from = at + bytes.length
     }
-    this.#text = ''
-    found(text.slice(0, at))
-    return { bytes: bytes.subarray(0, at + mark.length - before), isBody: false }
+    if (from < chunk.length) pieces.push({ bytes: chunk.subarray(from), isBody: false })
+    this.#found = []
+    return pieces
   }
 }
