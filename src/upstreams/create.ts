@@ -4,6 +4,7 @@ import type { Layer, Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
 import { EraUpstream } from './era.ts'
+import type { HttpEngineName } from './http/call-sockets.ts'
 import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './shared/session-state.ts'
 import { type ModernHttpOptions, ModernHttpUpstream } from './modern/modern-http.ts'
@@ -32,6 +33,8 @@ interface UpstreamParts {
   readonly withheld?: NonNullable<StdioOptions['withheld']>
   /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
+  /** The engine of calls to HTTP servers; default `own`. */
+  readonly http?: HttpEngineName | undefined
 }
 
 /** Creates the replicas of a server: one for a process, otherwise one per URL. Throws for an unusable config. */

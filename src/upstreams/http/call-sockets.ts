@@ -9,6 +9,9 @@ import { KEEP_MS, type ReplyHead } from './reply-head.ts'
 import { type ReplyFault, ReplyReader } from './reply-reader.ts'
 import { RequestHeads } from './request-heads.ts'
 
+/** The engine that reads and writes HTTP/1.1: our own (`own`), or that of Node and undici (`node`). */
+export type HttpEngineName = 'own' | 'node'
+
 export interface CallSocketsOptions {
   /** Most sockets. */
   readonly connections: number
@@ -17,6 +20,14 @@ export interface CallSocketsOptions {
   readonly bodyTimeout: Millis
   readonly connect: buildConnector.BuildOptions
 }
+
+/** Returns the sockets for calls to a server. */
+export function callsTo(origin: string, options: CallSocketsOptions, engine: HttpEngineName = 'own'): Calls {
+  return engine === 'own' ? new CallSockets(origin, options) : pooled(origin, options)
+}
+
+const pooled = (origin: string, { connect, ...options }: CallSocketsOptions) =>
+  new PooledCalls(origin, { ...options, connect: connectorOf(connect) })
 
 /** Interval between looks at all sockets: silence is known to this accuracy, in milliseconds. */
 const LOOK_MS: Millis = 500
@@ -59,14 +70,10 @@ export class CallSockets implements Calls {
   dispatch(request: CallRequest, reply: HttpReply): void {
     if (this.#isDestroyed) return reply.onError(broken('UND_ERR_DESTROYED', 'the sockets are closed'))
     const head = this.#heads.of(request)
-    if (head === undefined) return (this.#others ??= this.#beside()).dispatch(request, reply)
+    if (head === undefined)
+      return (this.#others ??= pooled(this.#origin.origin, this.#options)).dispatch(request, reply)
     this.#waiting.push({ request, head, reply })
     this.#pairLater()
-  }
-
-  #beside(): PooledCalls {
-    const { connect, ...options } = this.#options
-    return new PooledCalls(this.#origin.origin, { ...options, connect: connectorOf(connect) })
   }
 
   async destroy(): Promise<void> {

@@ -3,7 +3,7 @@ import { whyUnreadable } from '../../config/files/read-text.ts'
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { type Calls } from './calls.ts'
-import { CallSockets } from './call-sockets.ts'
+import { callsTo, type HttpEngineName } from './call-sockets.ts'
 import { connectorOf } from '../../wire/connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import { OneWayPosts } from './one-way-posts.ts'
@@ -63,6 +63,8 @@ export interface HttpOptions extends ReplyLimits {
    */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
+  /** The engine of calls; default `own`. */
+  readonly http?: HttpEngineName | undefined
   /** The callers' state at the server; moves with the callers between replicas. */
   readonly states: SessionStates
   /** The owners of the server's tasks, across all replicas; used only for servers without sessions. */
@@ -88,20 +90,15 @@ export interface Pools {
 }
 
 /** Creates the pools; sockets open on demand. */
-export function openPools({ url, connections, timeouts, tls }: HttpOptions): Pools {
+export function openPools({ url, connections, timeouts, tls, http }: HttpOptions): Pools {
   const { origin } = new URL(url)
   const headersTimeout = timeouts.idle
   const socket = { timeout: timeouts.connect, ...readTls(tls) }
   const connect = connectorOf(socket)
-  const ofRequests = { pipelining: 1, headersTimeout, bodyTimeout: timeouts.idle, connect }
+  const ofRequests = { connections, headersTimeout, bodyTimeout: timeouts.idle }
   return {
-    calls: new CallSockets(origin, {
-      connections,
-      headersTimeout,
-      bodyTimeout: timeouts.idle,
-      connect: socket,
-    }),
-    oneWay: new OneWayPosts(origin, { ...ofRequests, connections }),
+    calls: callsTo(origin, { ...ofRequests, connect: socket }, http),
+    oneWay: new OneWayPosts(origin, { ...ofRequests, connect, pipelining: 1 }),
     streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
     shapedStreams: new ShapedCalls(origin, Infinity, { headersTimeout, bodyTimeout: 0 }, socket),

@@ -17,7 +17,7 @@ import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.
 import { postAway } from '../http/http-post.ts'
 import { HttpWire } from '../http/http-wire.ts'
 import type { Calls } from '../http/calls.ts'
-import { CallSockets } from '../http/call-sockets.ts'
+import { callsTo, type HttpEngineName } from '../http/call-sockets.ts'
 import { OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../../wire/shaped-answers.ts'
@@ -44,6 +44,8 @@ interface SseOptions {
   readonly log: Log
   /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
+  /** The engine of calls; default `own`. */
+  readonly http?: HttpEngineName | undefined
 }
 
 /** A server behind HTTP+SSE, the transport of version 2024-11-05: an upstream session per caller. */
@@ -67,7 +69,7 @@ export class SseUpstream implements Upstream {
     this.#log = options.log.child({ server: options.server })
     this.#conceal = concealing(options.config)
     const ofPosts = { connections, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
-    this.#posts = new CallSockets(origin, { ...ofPosts, connect: socket })
+    this.#posts = callsTo(origin, { ...ofPosts, connect: socket }, options.http)
     this.#oneWay = new OneWayPosts(origin, { ...ofPosts, connect })
     this.#streams = new StreamConnections(origin, {
       connect,
