@@ -9,7 +9,8 @@ import type { Server } from '../registry/server.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 import type { Tenancy } from '../access/caller.ts'
-import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { HttpReply } from '../wire/http-reply.ts'
 
 /** A request of an agent, before its server is known. */
 export interface McpRequest {
@@ -113,5 +114,5 @@ export interface InboundRequest {
   readonly headers: IncomingHttpHeaders
   /** The client's name, made from its address: see `clientOf`. */
   readonly client: string
-  readonly response: ServerResponse
+  readonly response: HttpReply
 }

@@ -1,10 +1,10 @@
-import type { ServerResponse } from 'node:http'
 import type { Message, RequestId } from '../mesh/call.ts'
 import { type Edit, edit, type JsonPath, locate, splice } from '../protocol/json-span.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 import { rawAt } from '../protocol/renumber.ts'
 import { ownText } from '../units/recent.ts'
 import type { Response } from './respond.ts'
+import type { HttpReply } from '../wire/http-reply.ts'
 
 /**
  * JavaScript rounds some ids, such as integers above 2^53: after parsing, several ids are equal and their texts differ.
@@ -12,7 +12,7 @@ import type { Response } from './respond.ts'
  */
 
 /** The original text of each rounded id, by HTTP response. */
-const exact = new WeakMap<ServerResponse, string>()
+const exact = new WeakMap<HttpReply, string>()
 
 /** True when an id is a number that JavaScript may have rounded. */
 export function isRounded(id: unknown): boolean {
@@ -25,13 +25,13 @@ export function keyOf(id: RequestId, { text }: Pick<Message, 'text'>, path: Json
 }
 
 /** Stores the exact id of a request for its response; `underKeptId` writes it. */
-export function keepId(response: ServerResponse, request: Pick<Message, 'text'>): void {
+export function keepId(response: HttpReply, request: Pick<Message, 'text'>): void {
   // Copies the id, because a slice of the body would keep the whole body in memory.
   exact.set(response, ownText(rawAt(request.text, ['id'])))
 }
 
 /** Returns the text of an answer with the exact id stored for its response. */
-export function underKeptId(response: ServerResponse, text: string): string {
+export function underKeptId(response: HttpReply, text: string): string {
   const id = exact.get(response)
   return id === undefined ? text : splice(text, idEdits(text, id))
 }

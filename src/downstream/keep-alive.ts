@@ -1,6 +1,6 @@
-import type { ServerResponse } from 'node:http'
 import { type Clock, inTurns, type Millis } from '../mesh/clock.ts'
 import { acceptedBy } from './accept.ts'
+import type { HttpReply } from '../wire/http-reply.ts'
 
 /** Interval between checks of all open replies, in milliseconds. */
 const LOOK_MS: Millis = 3_000
@@ -92,13 +92,13 @@ export class KeepAlive {
  * True when a reply may become an event stream before any message: the client accepts event streams, and the connection
  * has no earlier open reply.
  */
-export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
+export const maySpeakUp = ({ req, socket, destroyed }: HttpReply): boolean =>
   !destroyed &&
   socket !== null &&
   acceptedBy(req.headers.accept).events &&
   /text\/event-stream/i.test(req.headers.accept ?? '')
 
 /** Writes a comment, unless unread bytes wait. */
-export function comment(response: ServerResponse): void {
+export function comment(response: HttpReply): void {
   if (response.writableLength === 0) response.write(COMMENT)
 }

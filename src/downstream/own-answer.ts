@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http'
 import {
   type Call,
   type Caller,
@@ -22,6 +21,7 @@ import { putOnWire, sendJson } from './http/post-reply.ts'
 import { respond } from './respond.ts'
 import { ShapedReply } from '../wire/shaped-reply.ts'
 import type { Tenancy } from '../access/caller.ts'
+import type { HttpReply } from '../wire/http-reply.ts'
 
 /** The method for opening an event stream; the GET of the legacy era counts as the same. */
 export const LISTEN = 'subscriptions/listen'
@@ -74,7 +74,7 @@ export function answerWhileThere(
   generation: GatewayGeneration,
   request: OwnRequest,
   service: Service,
-  response: ServerResponse,
+  response: HttpReply,
 ): Promise<Outcome> {
   const signal = new Cancellation()
   const left = () => signal.abort(gatewayError('cancelled', 'the client disconnected'))
@@ -129,7 +129,7 @@ export async function answerListen(
 
 /** Sends an outcome to the client, with additional headers. */
 export function sendOutcome(
-  response: ServerResponse,
+  response: HttpReply,
   id: RequestId,
   outcome: Outcome,
   server: string | undefined,

@@ -209,6 +209,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     context,
     chaos,
     replies,
+    http: file.gateway.http,
     events,
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
@@ -369,6 +370,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     agents,
     guards,
     bodies,
+    http: gateway.http,
     load,
     isStopping: () => closing !== undefined,
   })

@@ -26,6 +26,7 @@ import { observeAttempt, observe } from '../telemetry/observe.ts'
 import type { Recorder } from '../telemetry/recording/recorder.ts'
 import type { Tracing } from '../telemetry/tracing.ts'
 import { createUpstreams } from '../upstreams/create.ts'
+import type { HttpEngineName } from '../upstreams/http/call-sockets.ts'
 import { TaskBinding } from '../upstreams/shared/task-binding.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
@@ -56,6 +57,8 @@ export interface GenerationParts {
   readonly listeners?: () => readonly CallListener[]
   /** Creates the connections to a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
+  /** The engine of calls to HTTP servers; default `own`. */
+  readonly http?: HttpEngineName
 }
 
 /**

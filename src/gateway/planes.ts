@@ -38,7 +38,7 @@ import {
 import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from '../downstream/http/bodies.ts'
 import { registerChaos } from '../routes/chaos.ts'
 import { registerHealth } from '../routes/health.ts'
-import { type DirectRoute, registerMcp } from '../routes/mcp.ts'
+import { type DirectRoute, type DirectRoutes, registerMcp } from '../routes/mcp.ts'
 import { registerMetrics } from '../routes/metrics.ts'
 import { registerPassthrough } from '../routes/passthrough.ts'
 import { controlDirectory, dataDirectory, registerRoot } from '../routes/root.ts'
@@ -57,12 +57,15 @@ import {
   allowsOrigin,
   type ControlAccess,
   createBoundedServer,
+  type ReaderOf,
   demandToken,
   hostGuard,
   isCrossOrigin,
   isOfAnotherSite,
   type ServerGuards,
 } from '../downstream/http/server.ts'
+import { HttpEngine, type UsualRoute } from '../downstream/http/engine/engine.ts'
+import type { Config } from '../config/schema/schema.ts'
 import { gameDayPlanSchema } from './gamedays.ts'
 import type { GatewayRunIndex } from './guarded/run-index.ts'
 import { experimentSpec } from './guarded/spec.ts'
@@ -99,14 +102,18 @@ export const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
 /** The error body for operators: plain JSON. */
 const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
 
-/**
- * Creates the server of a plane. `errorBody` makes the body of error replies; `direct` handles requests without
- * Fastify.
- */
+interface PlaneRoutes {
+  /** Handles requests without Fastify. */
+  readonly direct?: DirectRoute
+  /** Handles requests without Node's HTTP server; undefined: the server reads all requests. */
+  readonly usual?: UsualRoute | undefined
+}
+
+/** Creates the server of a plane. `errorBody` makes the body of error replies. */
 export function createPlane(
   { clock, log, guards }: PlaneParts,
   errorBody: ErrorBody,
-  direct: DirectRoute = () => false,
+  { direct = () => false, usual }: PlaneRoutes = {},
 ): FastifyInstance {
   const app = Fastify({
     logger: false,
@@ -114,7 +121,10 @@ export function createPlane(
       const answer: RequestListener = (request, response) => {
         if (!direct(request, response)) listener(request, response)
       }
-      const server = createBoundedServer(answer, guards)
+      const readerOf: ReaderOf | undefined =
+        usual &&
+        ((server, handOver) => new HttpEngine(server, handOver, { clock, route: usual, ...guards }).begin)
+      const server = createBoundedServer(answer, guards, readerOf)
       server.keepAliveTimeout = KEEP_ALIVE_MS
       server.headersTimeout = HEADERS_MS
       server.requestTimeout = REQUEST_MS
@@ -156,7 +166,7 @@ export function createPlane(
 /** Creates the plane for agents. A reload may change its allowed hosts and origins. */
 export async function createDataPlane(parts: PlaneParts & DataParts): Promise<FastifyInstance> {
   const { live } = parts
-  let direct: DirectRoute = () => false
+  let routes: DirectRoutes | undefined = undefined
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
 
@@ -172,10 +182,19 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
       : undefined
   }
 
-  const app = createPlane(parts, jsonRpcError, (request, response) => {
-    const { headers } = request
-    const isLetIn = headers.origin === undefined && refusalOf(headers) === undefined
-    return isLetIn && direct(request, response)
+  const isLetIn = (headers: IncomingHttpHeaders) =>
+    headers.origin === undefined && refusalOf(headers) === undefined
+
+  const usual: UsualRoute = {
+    largestWhole: parts.bodies.largestWhole,
+    targetOf: (request) => routes?.usual.targetOf(request),
+    mayTake: (target, headers) => isLetIn(headers) && routes?.usual.mayTake(target, headers) === true,
+    take: (...post) => routes?.usual.take(...post),
+    takeParts: (...post) => routes?.usual.takeParts(...post),
+  }
+  const app = createPlane(parts, jsonRpcError, {
+    direct: (request, response) => isLetIn(request.headers) && routes?.direct(request, response) === true,
+    usual: parts.http === 'own' ? usual : undefined,
   })
   app.addHook('onRequest', (request, reply, done) => {
     const { origin } = request.headers
@@ -191,7 +210,7 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
       .type('application/json')
       .send(errorText(null, INVALID_REQUEST, `Forbidden: ${refused}`))
   })
-  direct = await registerData(app, parts)
+  routes = await registerData(app, parts)
   return app
 }
 
@@ -234,27 +253,29 @@ interface DataParts {
   readonly clock: Clock
   readonly log: Log
   readonly bodies: Bodies
+  /** The reader of agents' requests: our own engine for the usual ones, or Node's server for all. */
+  readonly http: Config['gateway']['http']
   /** Calls in flight; the drain waits for 0. */
   readonly load: { inFlight: number }
   /** True once the shutdown has begun. */
   readonly isStopping: () => boolean
 }
 
-/** Registers the routes of the data plane. Resolves to the route for requests handled without Fastify. */
-async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoute> {
+/** Registers the routes of the data plane. Resolves to the routes for requests handled without Fastify. */
+async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoutes | undefined> {
   const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
   const { quotas } = guards
   await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load, quotas }))
-  let direct: DirectRoute = () => false
+  let routes: DirectRoutes | undefined
   await app.register((scope, _, done) => {
     const aggregate = new AggregateEndpoint(clock)
-    direct = registerMcp(scope, { live, aggregate, legacy, modern, quotas, clock, log, bodies, load })
+    routes = registerMcp(scope, { live, aggregate, legacy, modern, quotas, clock, log, bodies, load })
     done()
   })
   registerHealth(app, { live, isStopping })
   registerRoot(app, dataDirectory)
-  return direct
+  return routes
 }
 
 export interface ControlParts {

@@ -1,8 +1,8 @@
-import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { WireShape } from '../mesh/wire-shape.ts'
 import { resetNow } from './shaped-connection.ts'
 import { WireShapers } from './shaper.ts'
+import type { HttpReply } from './http-reply.ts'
 
 /** Waiting bytes above this limit make the writer of the reply wait. */
 const MOST_WAITING = 64 * 1024
@@ -12,14 +12,14 @@ const MOST_WAITING = 64 * 1024
  * takes over `write` of the socket for the duration of the reply.
  */
 export class ShapedReply {
-  readonly #response: ServerResponse
+  readonly #response: HttpReply
   readonly #wrote: () => void
   #shapers: WireShapers | undefined
   /** Whether the writer waits for the buffer to drain. */
   #isFull = false
 
   /** `wrote` is called when the connection did not accept all bytes at once. */
-  constructor(response: ServerResponse, wrote: () => void) {
+  constructor(response: HttpReply, wrote: () => void) {
     this.#response = response
     this.#wrote = wrote
   }

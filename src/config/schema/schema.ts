@@ -144,6 +144,12 @@ const gateway = z
       .regex(/^[A-Za-z0-9_-]{1,8}$/, 'expected 1 to 8 of A-Z a-z 0-9 _ -')
       .default('__')
       .describe('Separator of server and tool in the names on /mcp; forbidden inside server names.'),
+    http: z
+      .enum(['own', 'node'])
+      .default('own')
+      .describe(
+        'Engine of HTTP/1.1: `own` reads the usual POST of agents and talks to servers itself, and leaves all else to Node; `node` leaves all to Node and undici. Fixed at boot.',
+      ),
     allowedHosts: z
       .array(hostName)
       .max(64)

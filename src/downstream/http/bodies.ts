@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
 import { clientOf } from '../limits/quotas.ts'
 import { gatewayErrorText } from '../respond.ts'
 import { ignore } from '../../mesh/cancel.ts'
@@ -10,6 +10,7 @@ import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks, textOf } from '../../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../../protocol/jsonrpc.ts'
 import { formatDuration } from '../../units/duration.ts'
+import type { BodySource, HttpReply } from '../../wire/http-reply.ts'
 
 export interface BodyLimits {
   /** Most received bytes of all bodies with open requests; at least twice the largest body. */
@@ -110,7 +111,7 @@ const LINGER_MS: Millis = 2_000
  * if not JSON-RPC.
  */
 export function refuseBody(
-  response: ServerResponse,
+  response: HttpReply,
   refusal: BodyRefusal,
   clock: Clock,
   text = refusal.text,
@@ -134,7 +135,7 @@ export function refuseBody(
  * Discards the rest of a body, for `LINGER_MS` at most and unless its chunks are too small. Calls `complete` at the
  * body's end.
  */
-function discard(request: IncomingMessage, clock: Clock, complete: () => void): void {
+function discard(request: BodySource, clock: Clock, complete: () => void): void {
   let [chunks, bytes] = [0, 0]
   const end = () => void request.socket.destroy()
   const cancel = clock.after(LINGER_MS, end)
@@ -255,8 +256,24 @@ export class Bodies {
     return this.#count
   }
 
+  /** Largest body, in bytes, that `textOf` takes: the limits in number and in bytes never refuse a smaller body. */
+  get largestWhole(): number {
+    return this.#smallest
+  }
+
+  /**
+   * Returns the text of a body that arrived as a whole, and takes at most `largestWhole` bytes: the bytes of `chunk` from
+   * `from` to `to`. Returns a refusal for a body that is too large or not UTF-8.
+   */
+  textOf(headers: IncomingHttpHeaders, chunk: Buffer, from: number, to: number): string | BodyRefusal {
+    const max = this.#maxOf(headers)
+    if (to - from > max) return this.#tooLarge(max)
+    const text = chunk.toString('utf8', from, to)
+    return isDamaged(text, chunk, from, to) ? notUtf8() : text
+  }
+
   /** Reads the body of a request as UTF-8 text; passes `done` the text or a `BodyRefusal`. */
-  read(payload: IncomingMessage, done: Done): void {
+  read(payload: BodySource, done: Done): void {
     const { headers } = payload
     const declared = Number(headers['content-length'] ?? 0)
     const max = this.#maxOf(headers)
@@ -509,8 +526,14 @@ function tooSmallChunks({ bytes, chunks }: Body): BodyRefusal {
   return new BodyRefusal(400, message)
 }
 
+/** True when decoding has put replacement characters in place of bytes that are not UTF-8. */
+const isDamaged = (text: string, bytes: Buffer, from: number, to: number) =>
+  text.includes('\ufffd') && !isUtf8(bytes.subarray(from, to))
+
+const notUtf8 = () => new BodyRefusal(400, 'Parse error: the body is not UTF-8')
+
 interface BodyParts {
-  readonly payload: IncomingMessage
+  readonly payload: BodySource
   /** The declared length in bytes; 0 when none is declared. */
   readonly declared: number
   /** The largest allowed length in bytes. */
@@ -540,7 +563,7 @@ class Body {
   /** Bytes read in the current turn. */
   #sinceBreak = 0
   readonly #bodies: Bodies
-  readonly #payload: IncomingMessage
+  readonly #payload: BodySource
   readonly #declared: number
   readonly #done: Done
   readonly #chunks = new Chunks()
@@ -632,9 +655,7 @@ class Body {
     if (!this.#bodies.leave(this)) return
     const bytes = this.#chunks.takeBytes()
     const text = textOf(bytes)
-    // Refuses a body that is not UTF-8: decoding has put replacement characters in place of its bytes.
-    if (text.includes('\ufffd') && !isUtf8(bytes))
-      this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
+    if (isDamaged(text, bytes, 0, bytes.length)) this.fail(notUtf8())
     else this.#done(null, text)
   }
 

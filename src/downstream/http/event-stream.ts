@@ -1,9 +1,9 @@
-import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { TurnBatch } from '../../mesh/turns.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { comment, type KeepAlive, type OpenReply, STREAM_LOOKS } from '../keep-alive.ts'
 import { forWire } from './unread-replies.ts'
+import type { HttpReply } from '../../wire/http-reply.ts'
 
 /** Parses an event id of Breakwater into its stream number and sequence number; undefined for any other text. */
 export function readEventId(id: string): { stream: number; sequence: number } | undefined {
@@ -24,7 +24,7 @@ const MAX_BACKLOG = 256 * 1024
 
 export interface StreamCare {
   /** Called when a connection did not accept all bytes at once. */
-  readonly unread: (response: ServerResponse) => void
+  readonly unread: (response: HttpReply) => void
   readonly keepAlive: KeepAlive
 }
 
@@ -43,7 +43,7 @@ export class EventStream implements OpenReply {
   readonly #care: StreamCare
   #sequence = 0
   #delivered = 0
-  #response: ServerResponse | undefined
+  #response: HttpReply | undefined
   /** Replayed bytes buffered for the connection. */
   #repeated = 0
   #onReturn: (() => void) | undefined
@@ -66,7 +66,7 @@ export class EventStream implements OpenReply {
    * later.
    */
   attach(
-    response: ServerResponse,
+    response: HttpReply,
     { after, priming, shift = 0 }: { after?: number | undefined; priming: boolean; shift?: number },
   ): void {
     this.end()
@@ -136,7 +136,7 @@ export class EventStream implements OpenReply {
     void this.send(data)
   }
 
-  #isBehind({ writableLength }: ServerResponse): boolean {
+  #isBehind({ writableLength }: HttpReply): boolean {
     return writableLength > this.#repeated + MAX_BACKLOG
   }
 
@@ -169,10 +169,10 @@ export class EventStream implements OpenReply {
  * The promise of `drained` for each blocked response. All waiting callers share it, because removing many listeners
  * takes quadratic time.
  */
-const draining = new WeakMap<ServerResponse, Promise<void>>()
+const draining = new WeakMap<HttpReply, Promise<void>>()
 
 /** Resolves when the connection accepts more or has closed. */
-export function drained(response: ServerResponse): Promise<void> {
+export function drained(response: HttpReply): Promise<void> {
   const waited = draining.get(response)
   if (waited !== undefined) return waited
   const settled = new Promise<void>((resolve) => {

@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message, WireReply } from '../../mesh/call.ts'
 import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -19,6 +18,7 @@ import type { Session } from '../legacy/session.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from '../endpoint.ts'
+import type { HttpReply } from '../../wire/http-reply.ts'
 
 /** Time to reconnect, in milliseconds. A client that has not reconnected after this time counts as gone. */
 const ABANDONED_MS: Millis = 1_000
@@ -34,7 +34,7 @@ export class PostReply implements OpenReply, ChannelWire {
   older: OpenReply | undefined
   newer: OpenReply | undefined
   readonly #session: Session
-  readonly #response: ServerResponse
+  readonly #response: HttpReply
   readonly #clock: Clock
   readonly #isBatch: boolean
   /** Calls of the POST that lose their place among the calls in progress when the client is gone. */
@@ -43,7 +43,7 @@ export class PostReply implements OpenReply, ChannelWire {
   #stream: EventStream | undefined
 
   /** `isBatch`: the POST, and so the reply, is a batch. */
-  constructor(session: Session, response: ServerResponse, clock: Clock, isBatch: boolean) {
+  constructor(session: Session, response: HttpReply, clock: Clock, isBatch: boolean) {
     this.#session = session
     this.#response = response
     this.#clock = clock
@@ -184,11 +184,11 @@ export function isLarge(response: Response): boolean {
 }
 
 /** True when a client accepts answers only as events. */
-const wantsEvents = (response: ServerResponse) => !acceptedBy(response.req.headers.accept).json
+const wantsEvents = (response: HttpReply) => !acceptedBy(response.req.headers.accept).json
 
 /** Sends a complete JSON reply, or an event to a client that accepts no JSON; does nothing when the client is gone. */
 export function sendJson(
-  response: ServerResponse,
+  response: HttpReply,
   status: number,
   text: string,
   headers: Readonly<Record<string, string>> = {},
@@ -208,7 +208,7 @@ export function sendJson(
 /**
  * Ends a reply without an answer: with an empty event stream if the client accepts events, otherwise without a body.
  */
-function sendNothing(response: ServerResponse): void {
+function sendNothing(response: HttpReply): void {
   if (response.destroyed || response.headersSent) return
   if (acceptedBy(response.req.headers.accept).events)
     response.writeHead(200, { 'content-type': EVENT_STREAM })
@@ -217,7 +217,7 @@ function sendNothing(response: ServerResponse): void {
 }
 
 /** Sends a response as a complete JSON reply; sends the bytes of a large response unchanged. */
-export function sendResponse(response: ServerResponse, reply: Response): void {
+export function sendResponse(response: HttpReply, reply: Response): void {
   if (LargeMessage.is(reply) && !wantsEvents(response)) {
     madeOf(response, reply.chunks)
     sendBytes(response, reply.status, reply.chunks)
@@ -228,7 +228,7 @@ export function sendResponse(response: ServerResponse, reply: Response): void {
  * Sends the responses to a batch, in order. Sends large responses as bytes, because the joined text may exceed the
  * longest string.
  */
-function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
+function sendBatch(response: HttpReply, replies: readonly Response[]): void {
   if (!replies.some((reply) => LargeMessage.is(reply)) || wantsEvents(response))
     return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)
   const chunks = replies.flatMap((reply, index) => [
@@ -238,7 +238,7 @@ function sendBatch(response: ServerResponse, replies: readonly Response[]): void
   sendBytes(response, 200, [...chunks, Buffer.from(']')])
 }
 
-function sendBytes(response: ServerResponse, status: number, chunks: readonly Buffer[]): void {
+function sendBytes(response: HttpReply, status: number, chunks: readonly Buffer[]): void {
   if (response.destroyed || response.headersSent) return
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': length })
@@ -253,7 +253,7 @@ function sendBytes(response: ServerResponse, status: number, chunks: readonly Bu
  * connection.
  */
 export function putOnWire(
-  response: ServerResponse,
+  response: HttpReply,
   { status = 200, headers = {}, body = '', end }: WireReply,
 ): void {
   if (response.destroyed || response.writableEnded) return

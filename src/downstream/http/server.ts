@@ -27,8 +27,21 @@ export interface ServerGuards {
  */
 export const MAX_PIPELINED = 64
 
-/** Creates the HTTP server of a plane, which limits its connections, requests and replies. */
-export function createBoundedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
+/**
+ * Creates the reader of new connections, for a server that does not read them itself at first. `handOver` gives a
+ * connection to the server.
+ */
+export type ReaderOf = (server: Server, handOver: (socket: Socket) => void) => (socket: Socket) => void
+
+/**
+ * Creates the HTTP server of a plane, which limits its connections, requests and replies. `readerOf`: reads new
+ * connections before the server.
+ */
+export function createBoundedServer(
+  listener: RequestListener,
+  { quotas, unread }: ServerGuards,
+  readerOf?: ReaderOf,
+): Server {
   class Reply extends ServerResponse {
     /**
      * After the shutdown has begun, closes the connection after this reply, because further requests would delay the
@@ -71,8 +84,14 @@ export function createBoundedServer(listener: RequestListener, { quotas, unread 
     'checkExpectation',
     bounded((_, response) => void response.writeHead(417).end()),
   )
-  server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
-  return server
+  const limit = (socket: Socket) => limitConnection(socket, quotas.connections)
+  if (readerOf === undefined) return server.prependListener('connection', limit)
+  const [read] = server.listeners('connection') as [(socket: Socket) => void]
+  const readFirst = readerOf(server, (socket) => read.call(server, socket))
+  return server.off('connection', read).on('connection', (socket: Socket) => {
+    limit(socket)
+    if (!socket.destroyed) readFirst(socket)
+  })
 }
 
 /** Time limit for the rest of an unread body, in milliseconds. */

@@ -1,6 +1,6 @@
-import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { HttpReply } from '../../wire/http-reply.ts'
 
 export interface UnreadLimits {
   /** Most unread bytes for all clients together. */
@@ -41,13 +41,13 @@ export const forWire = (text: string): string | Buffer => (text.length < LARGE ?
 const POOLED = 8 * 1024
 
 /** The memory of each reply's largest chunk, by response. Replies with the same memory share their bytes. */
-const sources = new WeakMap<ServerResponse, object>()
+const sources = new WeakMap<HttpReply, object>()
 
 /**
  * Stores which memory a reply is written from. Replies to callers of the same answer share one memory, so it counts
  * only once.
  */
-export function madeOf(response: ServerResponse, chunks: readonly Buffer[]): void {
+export function madeOf(response: HttpReply, chunks: readonly Buffer[]): void {
   const largest = chunks.reduce((most, chunk) => (chunk.length > most.length ? chunk : most))
   if (largest.length > POOLED) sources.set(response, largest.buffer)
 }
@@ -66,7 +66,7 @@ interface Unread {
 
 interface Waiting {
   /** The waiting replies; more than one only when the client pipelined requests. */
-  readonly replies: Map<ServerResponse, Unread>
+  readonly replies: Map<HttpReply, Unread>
   /** Total bytes that the connection had accepted at the last check. */
   taken: number
   /** Total bytes accepted as of the last two timer checks, the earlier first. */
@@ -115,7 +115,7 @@ export class UnreadReplies {
    * Checks a response for waiting bytes, and applies the limits. Call this after each write that may be large. `client`
    * is the session; without a session the connection counts as the client until a later call names a session.
    */
-  wrote(response: ServerResponse, client?: object): void {
+  wrote(response: HttpReply, client?: object): void {
     const { writableLength } = response
     if (writableLength === 0) return
     // A pipelined response has no socket yet: Node assigns the socket after all earlier responses of the connection

@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../../mesh/call.ts'
 import { Cancellation, ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -29,6 +28,7 @@ import type { KeepAlive } from '../keep-alive.ts'
 import type { Asked, Quotas } from '../limits/quotas.ts'
 import { SessionTenants } from '../../access/caller.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
+import type { HttpReply } from '../../wire/http-reply.ts'
 
 export interface SessionParts {
   readonly id: string
@@ -145,7 +145,7 @@ export class Session implements Caller {
   }
 
   /** Tells `UnreadReplies` about a write that the client's connection may not have accepted. */
-  wrote(response: ServerResponse): void {
+  wrote(response: HttpReply): void {
     this.#parts.unread.wrote(response, this)
   }
 
@@ -154,11 +154,7 @@ export class Session implements Caller {
    * for an unknown event id, and `over` for a stream that ended without an answer. `shift`: how many events later the
    * stream starts.
    */
-  listen(
-    response: ServerResponse,
-    lastEventId: string | undefined,
-    shift = 0,
-  ): 'listening' | 'over' | 'unknown' {
+  listen(response: HttpReply, lastEventId: string | undefined, shift = 0): 'listening' | 'over' | 'unknown' {
     const stream = this.streams.attach(response, lastEventId, shift)
     if (stream === 'over') return stream
     if (stream === this.streams.standalone) {
@@ -264,7 +260,7 @@ class SessionStreams {
   }
 
   /** Opens a stream as the reply to a POST. */
-  open(response: ServerResponse): EventStream {
+  open(response: HttpReply): EventStream {
     const stream = this.#stream(++this.#count)
     this.#open.set(stream.number, stream)
     stream.attach(response, { priming: this.#session.primes })
@@ -287,7 +283,7 @@ class SessionStreams {
    * `shift`: how many events later the stream starts.
    */
   attach(
-    response: ServerResponse,
+    response: HttpReply,
     lastEventId: string | undefined,
     shift: number,
   ): EventStream | 'over' | undefined {

@@ -1,4 +1,3 @@
-import type { ServerResponse } from 'node:http'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
@@ -11,6 +10,7 @@ import { asMessages, isLarge, putOnWire, sendResponse } from '../http/post-reply
 import type { Response } from '../respond.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire } from '../http/unread-replies.ts'
+import type { HttpReply } from '../../wire/http-reply.ts'
 
 /** Most bytes buffered for a client that does not read. */
 const MAX_BACKLOG = 1024 ** 2
@@ -30,12 +30,12 @@ export class Post implements OpenReply {
   isOpen = false
   older: OpenReply | undefined
   newer: OpenReply | undefined
-  readonly #response: ServerResponse
+  readonly #response: HttpReply
   readonly #parts: PostParts
   #shaped: ShapedReply | undefined
   #streaming = false
 
-  constructor(response: ServerResponse, parts: PostParts) {
+  constructor(response: HttpReply, parts: PostParts) {
     this.#response = response
     this.#parts = parts
     parts.guards.keepAlive.add(this)

@@ -1,0 +1,141 @@
+import type { IncomingHttpHeaders, Server } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Clock, Millis } from '../../../mesh/clock.ts'
+import type { HttpReply } from '../../../wire/http-reply.ts'
+import type { UsualRequest } from '../../../wire/http-request.ts'
+import type { ServerGuards } from '../server.ts'
+import { Connection } from './connection.ts'
+import { KEEP_ALIVE } from './reply.ts'
+import type { RequestBody } from './request-body.ts'
+
+/** The endpoint of a request: the name of its server; undefined for all servers together. */
+export interface Target {
+  readonly server: string | undefined
+}
+
+/** Decides which usual requests the engine takes, and handles them. */
+export interface UsualRoute {
+  /** Largest body, in bytes, that `take` takes. */
+  readonly largestWhole: number
+  /** Returns the target of a request, by its head alone; undefined leaves the request to Node's server. */
+  targetOf(request: UsualRequest): Target | undefined
+  /** False leaves the request to Node's server now. */
+  mayTake(target: Target, headers: IncomingHttpHeaders): boolean
+  /** Handles a request with its body: the bytes of `chunk` from `from` to `to`, which are valid during the call only. */
+  take(target: Target, reply: HttpReply, client: string, chunk: Buffer, from: number, to: number): void
+  /** Handles a request whose body arrives in parts. */
+  takeParts(target: Target, reply: HttpReply, client: string, body: RequestBody): void
+}
+
+/** The parts of the engine that its connections use. */
+export interface EngineCore {
+  readonly server: Server
+  readonly route: UsualRoute
+  readonly quotas: ServerGuards['quotas']
+  readonly unread: ServerGuards['unread']
+  /** The line `Date` of a reply. */
+  readonly dateLine: string
+  /** The lines `Date`, `Connection` and `Keep-Alive` of a reply whose connection stays open. */
+  readonly keptLines: string
+  /** Removes a connection that has closed or that Node's server gets. */
+  forget(connection: Connection): void
+  /** Gives a connection to Node's server. */
+  handOver(socket: Socket): void
+}
+
+export interface EngineParts extends ServerGuards {
+  readonly clock: Clock
+  readonly route: UsualRoute
+}
+
+/** Interval between checks for idle connections, in milliseconds. */
+const LOOK_MS: Millis = 5_000
+
+/** Checks without a request after which a connection closes: 75 to 80 s after a reply, 60 to 65 s before any byte. */
+const MOST_IDLE_LOOKS = 16
+const MOST_SILENT_LOOKS = 13
+
+/**
+ * Reads the usual requests of agents, without the objects and the parser of `node:http`. Each connection begins here;
+ * the first unusual request on it gives it to Node's server for good.
+ */
+export class HttpEngine implements EngineCore {
+  readonly server: Server
+  readonly route: UsualRoute
+  readonly quotas: ServerGuards['quotas']
+  readonly unread: ServerGuards['unread']
+  readonly handOver: (socket: Socket) => void
+  readonly #clock: Clock
+  readonly #connections = new Set<Connection>()
+  #isLooking = false
+  #dateLine = ''
+  #keptLines = ''
+
+  /** `handOver` gives a connection to Node's `server`. The server closes connections of the engine with its own. */
+  constructor(
+    server: Server,
+    handOver: (socket: Socket) => void,
+    { clock, route, quotas, unread }: EngineParts,
+  ) {
+    this.server = server
+    this.handOver = handOver
+    this.route = route
+    this.quotas = quotas
+    this.unread = unread
+    this.#clock = clock
+    const closeIdle = server.closeIdleConnections
+    server.closeIdleConnections = () => {
+      for (const connection of this.#connections)
+        if (connection.isUsed && connection.isIdle) connection.destroy()
+      closeIdle.call(server)
+    }
+    const closeAll = server.closeAllConnections
+    server.closeAllConnections = () => {
+      for (const connection of this.#connections) connection.destroy()
+      closeAll.call(server)
+    }
+  }
+
+  /** Takes a new connection. */
+  readonly begin = (socket: Socket): void => {
+    this.#connections.add(new Connection(this, socket))
+    if (!this.#isLooking) this.#lookLater()
+  }
+
+  forget(connection: Connection): void {
+    this.#connections.delete(connection)
+  }
+
+  get dateLine(): string {
+    if (this.#dateLine === '') this.#makeDate()
+    return this.#dateLine
+  }
+
+  get keptLines(): string {
+    if (this.#keptLines === '') this.#makeDate()
+    return this.#keptLines
+  }
+
+  /** Makes the lines with the date, for the rest of the second. */
+  #makeDate(): void {
+    const now = this.#clock.wall()
+    this.#dateLine = `Date: ${new Date(now).toUTCString()}\r\n`
+    this.#keptLines = `${this.#dateLine}Connection: keep-alive\r\n${KEEP_ALIVE}`
+    this.#clock.after(1_000 - (now % 1_000), () => (this.#dateLine = this.#keptLines = ''))
+  }
+
+  /** Schedules the next check of all connections. One timer for all costs a request nothing. */
+  #lookLater(): void {
+    this.#isLooking = true
+    this.#clock.after(LOOK_MS, () => {
+      this.#isLooking = false
+      for (const connection of this.#connections) {
+        if (!connection.isIdle) continue
+        connection.quietLooks++
+        if (!connection.isUsed && connection.quietLooks >= MOST_SILENT_LOOKS) connection.timeOut()
+        else if (connection.quietLooks >= MOST_IDLE_LOOKS) connection.destroy()
+      }
+      if (this.#connections.size > 0) this.#lookLater()
+    })
+  }
+}
