@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { END_OF_HEAD } from '../../../wire/http-head.ts'
 import { LONGEST_USUAL_HEAD, readUsualRequest, type UsualRequest } from '../../../wire/http-request.ts'
+import type { Millis } from '../../../mesh/clock.ts'
 import { ignore } from '../../../mesh/cancel.ts'
 import { clientOf } from '../../limits/quotas.ts'
 import { MAX_PIPELINED } from '../server.ts'
@@ -15,7 +16,10 @@ const END = Buffer.from(END_OF_HEAD)
 /** Most bytes that wait for the end of open replies, before Node's server gets them. */
 const MOST_HELD = 64 * 1024
 
-/** The head of the last request, and what follows from it. */
+/** Longest head that a connection keeps for its next request, in bytes. */
+const LONGEST_KEPT_HEAD = 2 * 1024
+
+/** The head of the last request, with the results of reading it. */
 interface Head {
   readonly text: string
   readonly request: UsualRequest
@@ -40,8 +44,8 @@ export class Connection implements ReplyCarrier {
   #heldBytes = 0
   /** True while the client does not read, so that no further request is read. */
   #isPaused = false
-  /** Number of checks in a row that found the connection without a request. */
-  quietLooks = 0
+  /** Time since the last request or reply, in milliseconds, as of the last check of idle connections. */
+  idleMs: Millis = 0
   /** True after the first request. */
   isUsed = false
 
@@ -73,6 +77,10 @@ export class Connection implements ReplyCarrier {
     return this.#core.dateLine
   }
 
+  keepAliveLine(): string {
+    return this.#core.keepAliveLine
+  }
+
   destroy(): void {
     this.#socket.destroy()
   }
@@ -89,7 +97,7 @@ export class Connection implements ReplyCarrier {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.quietLooks = 0
+    this.idleMs = 0
     let at = 0
     if (this.#body !== undefined) {
       at = this.#fill(this.#body, chunk, 0)
@@ -105,8 +113,8 @@ export class Connection implements ReplyCarrier {
   }
 
   /**
-   * True when all requests in the rest of a chunk are usual. Otherwise Node's server gets all of them, because only one reader can
-   * handle pipelined requests while earlier ones are under way.
+   * True when all requests in the rest of a chunk are usual. Otherwise Node's server gets the whole chunk: pipelined
+   * requests run together only with the same reader.
    */
   #isUsual(chunk: Buffer, from: number): boolean {
     for (let at = from; at < chunk.length;) {
@@ -121,8 +129,10 @@ export class Connection implements ReplyCarrier {
   #take(chunk: Buffer, at: number): number {
     const bodyAt = this.#readHead(chunk, at)
     if (bodyAt === -1) return -1
-    const { request, target } = this.#head!
+    const { text, request, target } = this.#head!
     const { headers, length } = request
+    // Idle connections keep no large head in memory.
+    if (text.length > LONGEST_KEPT_HEAD) this.#head = undefined
     const core = this.#core
     if (!core.server.listening || !core.route.mayTake(target, headers)) return -1
     const end = bodyAt + length
@@ -233,7 +243,7 @@ export class Connection implements ReplyCarrier {
     // After an error or the end of the connection, `close` follows.
     if (error || reply?.writableEnded !== true || this.#socket.destroyed) return
     const socket = this.#socket
-    this.quietLooks = 0
+    this.idleMs = 0
     reply.finished()
     this.#replies.shift()
     if (reply.isLast) socket.destroySoon()

@@ -5,7 +5,6 @@ import type { HttpReply } from '../../../wire/http-reply.ts'
 import type { UsualRequest } from '../../../wire/http-request.ts'
 import type { ServerGuards } from '../server.ts'
 import { Connection } from './connection.ts'
-import { KEEP_ALIVE } from './reply.ts'
 import type { RequestBody } from './request-body.ts'
 
 /** The endpoint of a request: the name of its server; undefined for all servers together. */
@@ -35,6 +34,8 @@ export interface EngineCore {
   readonly unread: ServerGuards['unread']
   /** The line `Date` of a reply. */
   readonly dateLine: string
+  /** The line `Keep-Alive` of a reply. */
+  readonly keepAliveLine: string
   /** The lines `Date`, `Connection` and `Keep-Alive` of a reply whose connection stays open. */
   readonly keptLines: string
   /** Removes a connection that has closed or that Node's server gets. */
@@ -48,12 +49,8 @@ export interface EngineParts extends ServerGuards {
   readonly route: UsualRoute
 }
 
-/** Interval between checks for idle connections, in milliseconds. */
+/** Interval between checks for idle connections, in milliseconds: a connection may be idle for this much longer. */
 const LOOK_MS: Millis = 5_000
-
-/** Checks without a request after which a connection closes: 75 to 80 s after a reply, 60 to 65 s before any byte. */
-const MOST_IDLE_LOOKS = 16
-const MOST_SILENT_LOOKS = 13
 
 /**
  * Reads the usual requests of agents, without the objects and the parser of `node:http`. Each connection begins here;
@@ -116,11 +113,15 @@ export class HttpEngine implements EngineCore {
     return this.#keptLines
   }
 
+  get keepAliveLine(): string {
+    return `Keep-Alive: timeout=${Math.floor(this.server.keepAliveTimeout / 1_000)}\r\n`
+  }
+
   /** Makes the lines with the date, for the rest of the second. */
   #makeDate(): void {
     const now = this.#clock.wall()
     this.#dateLine = `Date: ${new Date(now).toUTCString()}\r\n`
-    this.#keptLines = `${this.#dateLine}Connection: keep-alive\r\n${KEEP_ALIVE}`
+    this.#keptLines = `${this.#dateLine}Connection: keep-alive\r\n${this.keepAliveLine}`
     this.#clock.after(1_000 - (now % 1_000), () => (this.#dateLine = this.#keptLines = ''))
   }
 
@@ -129,11 +130,14 @@ export class HttpEngine implements EngineCore {
     this.#isLooking = true
     this.#clock.after(LOOK_MS, () => {
       this.#isLooking = false
+      const { keepAliveTimeout, headersTimeout } = this.server
       for (const connection of this.#connections) {
         if (!connection.isIdle) continue
-        connection.quietLooks++
-        if (!connection.isUsed && connection.quietLooks >= MOST_SILENT_LOOKS) connection.timeOut()
-        else if (connection.quietLooks >= MOST_IDLE_LOOKS) connection.destroy()
+        // The first check comes less than an interval after the last byte, so it does not count.
+        const wasIdleMs = connection.idleMs
+        connection.idleMs += LOOK_MS
+        if (!connection.isUsed && wasIdleMs >= headersTimeout) connection.timeOut()
+        else if (connection.isUsed && wasIdleMs >= keepAliveTimeout) connection.destroy()
       }
       if (this.#connections.size > 0) this.#lookLater()
     })

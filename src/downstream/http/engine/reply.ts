@@ -12,6 +12,8 @@ export interface ReplyCarrier {
   keptLines(): string
   /** Returns the line `Date`. */
   dateLine(): string
+  /** Returns the line `Keep-Alive`. */
+  keepAliveLine(): string
   /** Passed to the socket with the last write of a reply; called after the operating system has accepted it. */
   readonly written: (error?: Error | null) => void
   /** Called after each reply has ended. */
@@ -138,7 +140,7 @@ export class OwnReply extends EventEmitter implements HttpReply {
       if (!hasConnection) {
         this.isLast = !this.#carrier.staysOpen
         head += this.isLast ? 'Connection: close\r\n' : 'Connection: keep-alive\r\n'
-        if (!this.isLast && !isKeepAliveGiven) head += KEEP_ALIVE
+        if (!this.isLast && !isKeepAliveGiven) head += this.#carrier.keepAliveLine()
       }
     }
     if (!this.#hasBody) this.#isChunked = false
@@ -286,6 +288,3 @@ export class OwnReply extends EventEmitter implements HttpReply {
 }
 
 const uncork = (socket: Socket) => socket.uncork()
-
-/** Tells clients how long an idle connection stays open, in seconds. */
-export const KEEP_ALIVE = 'Keep-Alive: timeout=75\r\n'
