@@ -13,9 +13,9 @@ const inNames = new Uint8Array(256)
 for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") inNames[char.charCodeAt(0)] = 1
 for (let upper = 0x41; upper <= 0x5a; upper++) inNames[upper] = 2
 
-/** The characters of a value: visible ASCII, space, tab, and (2) the rest of Latin-1. */
+/** The characters of a value: visible ASCII and space, and (2) tab and the rest of Latin-1. */
 const inValues = new Uint8Array(256)
-inValues[TAB] = 1
+inValues[TAB] = 2
 inValues.fill(1, SPACE, 0x7f)
 inValues.fill(2, 0x80)
 
@@ -26,7 +26,7 @@ export type Fields = readonly string[]
  * Reads the field lines of a head: `text` as Latin-1, from `from`, up to and without the empty line, so that every line
  * but the last ends with CR LF. Returns undefined for text that is not strictly of this form: a folded line, a bare CR or
  * LF, a space before the colon, an empty name, another control character, or (without `mayBeLatin1`) a value outside of
- * ASCII.
+ * ASCII or with a tab at its end or inside: llhttp refuses a length before a tab.
  */
 export function readFields(text: string, from: number, mayBeLatin1: boolean): Fields | undefined {
   const fields: string[] = []

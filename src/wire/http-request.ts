@@ -20,7 +20,7 @@ const VERSION = ' HTTP/1.1\r\n'
 /** A path that needs no decoding, in one form only. */
 const PATH = /^\/[\w.~-]+(?:\/[\w.~-]+)*$/
 
-/** Fields that change how a message is read or answered. */
+/** Fields that change how a message is read or answered, or whose value Node's server does not give as a text. */
 const unusual: ReadonlySet<string> = new Set([
   'transfer-encoding',
   'expect',
@@ -29,6 +29,7 @@ const unusual: ReadonlySet<string> = new Set([
   'te',
   'http2-settings',
   'proxy-connection',
+  'set-cookie',
   '__proto__',
 ])
 

@@ -12,6 +12,10 @@ import type { Failure } from './target.ts'
  *   FUZZ_SEED     start of all random draws (default: the time of day; printed)
  *   FUZZ_TARGET   a part of the names of the targets to run (default: all)
  *   FUZZ_PATH     with a seed: the small case printed by a failure
+ *
+ * Ten million requests, and as many replies, against the parser of Node:
+ *
+ *   FUZZ_TARGET=llhttp FUZZ_RUNS=10000000 FUZZ_SECONDS=3600 npm run test:fuzz
  */
 const { FUZZ_RUNS = '1000000', FUZZ_SECONDS = '600', FUZZ_SEED, FUZZ_TARGET = '', FUZZ_PATH } = process.env
 
@@ -32,11 +36,14 @@ interface Job {
   readonly path: string | undefined
 }
 
-/** A worker's report: a batch begins, a number of cases have held, or a case failed. */
-type Report = { readonly began: number } | { readonly done: number } | { readonly failure: Failure }
+/** A worker's report: a batch begins, a number of cases have held (and their tally), or a case failed. */
+type Report =
+  | { readonly began: number }
+  | { readonly done: number; readonly tally: string }
+  | { readonly failure: Failure }
 
 async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
-  const { check, close, inputs = 1 } = targets[at]!
+  const { check, close, tally, inputs = 1 } = targets[at]!
   const until = performance.now() + 1_000 * seconds
   const tell = (report: Report) => parentPort?.postMessage(report)
   try {
@@ -53,7 +60,7 @@ async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
       })
       if (failure !== undefined) return tell({ failure })
       if (path !== undefined) return
-      tell({ done: (done += cases * inputs) })
+      tell({ done: (done += cases * inputs), tally: tally?.() ?? '' })
       // About a second each, at any cost of a case.
       const tookMs = performance.now() - since
       if (tookMs < 500) batch = Math.min(2 * batch, BATCH * 10)
@@ -72,6 +79,7 @@ function run(job: Job): Promise<boolean> {
     `  FUZZ_TARGET=${JSON.stringify(name.slice(0, 40))} FUZZ_SEED=${seed}${path === undefined ? '' : ` FUZZ_PATH=${path}`} npm run test:fuzz`
   return new Promise((resolve) => {
     let done = 0
+    let tally = ''
     let seed = job.seed
     let held = true
     let printedAt = since
@@ -91,6 +99,7 @@ function run(job: Job): Promise<boolean> {
       if ('began' in report) seed = report.began
       else if ('done' in report) {
         done = report.done
+        tally = report.tally === '' ? '' : `, ${report.tally}`
         const isDue = performance.now() - printedAt > PROGRESS_MS
         if (process.stdout.isTTY)
           process.stdout.write(`\r${done} cases, ${seconds()} s: ${name.slice(0, 60)} `)
@@ -101,7 +110,8 @@ function run(job: Job): Promise<boolean> {
     worker.on('error', (error) => fail(`${String(error)}; again with\n${again(seed)}`))
     worker.on('exit', () => {
       clearTimeout(watch)
-      if (held) console.log(`${process.stdout.isTTY ? '\r' : ''}ok, ${done} cases in ${seconds()} s: ${name}`)
+      if (held)
+        console.log(`${process.stdout.isTTY ? '\r' : ''}ok, ${done} cases in ${seconds()} s${tally}: ${name}`)
       resolve(held)
     })
   })

@@ -7,6 +7,8 @@ export interface Target {
   readonly shortRuns: number
   /** Inputs of a case; default 1. */
   readonly inputs?: number
+  /** Returns what the target counts about its cases so far. */
+  tally?(): string
   /** Stops everything that cases have started. */
   close?(): Promise<void>
   check(parameters: { seed: number; numRuns: number; path?: string }): Promise<Failure | undefined>

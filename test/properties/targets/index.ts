@@ -1,4 +1,5 @@
 import { edgeTarget } from '../edge.ts'
+import { requestTarget } from '../llhttp/requests.ts'
 import { breakerTarget } from '../models/breaker.ts'
 import { idempotencyTargets } from '../models/idempotency.ts'
 import { limitTargets } from '../models/limits.ts'
@@ -31,5 +32,6 @@ export const targets: readonly Target[] = [
   ...idempotencyTargets,
   ...sessionTargets,
   registryTarget,
+  requestTarget,
   edgeTarget,
 ]
