@@ -9,8 +9,19 @@ const LONGEST_TRAILERS = 16 * 1024
 /** Largest size of a chunk in hexadecimal digits: less than 2^52 bytes. */
 const MOST_DIGITS = 13
 
-/** The size of a chunk: hexadecimal digits, and perhaps extensions of visible ASCII. */
-const SIZE = /^([\dA-Fa-f]+)[\t ]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/
+/** The size of a chunk: hexadecimal digits, and perhaps extensions, without spaces outside of quotes. */
+const SIZE =
+  /^([\dA-Fa-f]+)(?:;[!#$%&'*+.^`|~\w-]+(?:=(?:[!#$%&'*+.^`|~\w-]+|"(?:[\t !#-[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?)*$/
+
+/** Fields that describe the message itself. A reader may obey these in a trailer section, too (RFC 9110, section 6.5.1). */
+const unfitTrailers: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'proxy-connection',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
 
 /** Reads a body in chunks. Bytes may come in any portions. */
 export class ChunkReader {
@@ -72,7 +83,8 @@ export class ChunkReader {
     }
     if (line === '') return (this.isOver = true)
     this.#trailers += line.length
-    return this.#trailers <= LONGEST_TRAILERS && readFields(line, 0, true) !== undefined
+    const [name] = readFields(line, 0, true) ?? []
+    return this.#trailers <= LONGEST_TRAILERS && name !== undefined && !unfitTrailers.has(name)
   }
 }
 

@@ -13,20 +13,23 @@ const inNames = new Uint8Array(256)
 for (const char of "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") inNames[char.charCodeAt(0)] = 1
 for (let upper = 0x41; upper <= 0x5a; upper++) inNames[upper] = 2
 
-/** The characters of a value: visible ASCII and space, and (2) tab and the rest of Latin-1. */
+/** The characters of a value: visible ASCII, space, tab, and (2) the rest of Latin-1. */
 const inValues = new Uint8Array(256)
-inValues[TAB] = 2
+inValues[TAB] = 1
 inValues.fill(1, SPACE, 0x7f)
 inValues.fill(2, 0x80)
+
+/** Fields about the length of a body; llhttp does not take a tab behind these values for a blank. */
+const framing: ReadonlySet<string> = new Set(['content-length', 'transfer-encoding'])
 
 /** The fields of a head: names in lower case and values in turn, in their order. */
 export type Fields = readonly string[]
 
 /**
  * Reads the field lines of a head: `text` as Latin-1, from `from`, up to and without the empty line, so that every line
- * but the last ends with CR LF. Returns undefined for text that is not strictly of this form: a folded line, a bare CR or
- * LF, a space before the colon, an empty name, another control character, or (without `mayBeLatin1`) a value outside of
- * ASCII or with a tab at its end or inside: llhttp refuses a length before a tab.
+ * but the last ends with CR LF. Returns undefined for a folded line, a bare CR or LF, a space before the
+ * colon, an empty name, or another control character. The same for a tab behind a length or coding, and (without
+ * `mayBeLatin1`) for a value outside of ASCII.
  */
 export function readFields(text: string, from: number, mayBeLatin1: boolean): Fields | undefined {
   const fields: string[] = []
@@ -50,7 +53,11 @@ export function readFields(text: string, from: number, mayBeLatin1: boolean): Fi
       if (kind === 0 || kind > most) break
     }
     let end = at
-    while (end > valueAt && isBlank(text.charCodeAt(end - 1))) end--
+    for (; end > valueAt; end--) {
+      const code = text.charCodeAt(end - 1)
+      if (code === TAB && framing.has(name)) return undefined
+      if (!isBlank(code)) break
+    }
     fields.push(name, text.slice(valueAt, end))
     if (at === length) break
     if (text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF || at + 2 === length) return undefined

@@ -117,6 +117,7 @@ export const quick: { readonly files: Paths; readonly without: Paths; readonly l
     'contract/',
     'interop/matrix',
     'interop/economy',
+    'properties/llhttp/',
     'wire/cells',
     'e2e/admin',
     'e2e/bound',

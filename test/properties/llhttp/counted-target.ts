@@ -24,11 +24,11 @@ export function countedTarget(
     const first = path === undefined ? 0 : Number(path)
     const before = accepted
     for (let turn = first; turn < first + (path === undefined ? numRuns : 1); turn++) {
-      const fate = tryOne(seeded(Math.imul(seed, 0x9e3779b1) ^ Math.imul(turn + 1, 0x85ebca6b)))
+      const fate = fateOf(tryOne, seeded(Math.imul(seed, 0x9e3779b1) ^ Math.imul(turn + 1, 0x85ebca6b)))
       all++
       if (fate === 'accepted') accepted++
       else if (fate !== 'refused')
-        return { seed, path: String(turn), report: `${fate.wrong}\n${JSON.stringify(fate.given)}` }
+        return { seed, path: String(turn), report: `${fate.wrong}\n${shown(fate.given)}` }
     }
     const share = (accepted - before) / numRuns
     if (path !== undefined || numRuns < ENOUGH || (share >= least && share <= most)) return undefined
@@ -42,3 +42,15 @@ export function countedTarget(
       `${accepted} accepted (${((100 * accepted) / Math.max(1, all)).toFixed(1)} %), ${all - accepted} refused`,
   }
 }
+
+function fateOf(tryOne: (random: () => number) => Fate, random: () => number): Fate {
+  try {
+    return tryOne(random)
+  } catch (error) {
+    return { given: '', wrong: error instanceof Error ? String(error.stack) : String(error) }
+  }
+}
+
+/** Returns a text as JSON, with long runs of a character abbreviated. */
+const shown = (text: string) =>
+  JSON.stringify(text).replace(/(.)\1{40,}/g, (run, char: string) => `${char}…(${run.length} times)`)

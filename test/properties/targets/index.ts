@@ -1,4 +1,5 @@
 import { edgeTarget } from '../edge.ts'
+import { replyTargets as llhttpReplyTargets } from '../llhttp/replies.ts'
 import { requestTarget } from '../llhttp/requests.ts'
 import { breakerTarget } from '../models/breaker.ts'
 import { idempotencyTargets } from '../models/idempotency.ts'
@@ -33,5 +34,6 @@ export const targets: readonly Target[] = [
   ...sessionTargets,
   registryTarget,
   requestTarget,
+  ...llhttpReplyTargets,
   edgeTarget,
 ]
