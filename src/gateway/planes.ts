@@ -64,7 +64,8 @@ import {
   isOfAnotherSite,
   type ServerGuards,
 } from '../downstream/http/server.ts'
-import { HttpEngine, type UsualRoute } from '../downstream/http/engine/engine.ts'
+import type { UsualRoute } from '../downstream/http/engine/core.ts'
+import { HttpEngine } from '../downstream/http/engine/engine.ts'
 import type { Config } from '../config/schema/schema.ts'
 import { gameDayPlanSchema } from './gamedays.ts'
 import type { GatewayRunIndex } from './guarded/run-index.ts'

@@ -20,7 +20,7 @@ import { isModern } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { BodySource, HttpReply } from '../downstream/http/reply.ts'
-import type { Target, UsualRoute } from '../downstream/http/engine/engine.ts'
+import type { Target, UsualRoute } from '../downstream/http/engine/core.ts'
 import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from '../downstream/http/bodies.ts'
 import { firstOf } from '../units/numbered.ts'
 

@@ -130,7 +130,7 @@ test('a call, a fault and a reload walk through few files', async (t) => {
     'a call came to its server',
   )
   assert.ok(fault.has('chaos/firing/armed-fault'), 'the fault hit the call')
-  assert.ok(call.size <= 80, `a call walks through ${call.size} files`)
+  assert.ok(call.size <= 88, `a call walks through ${call.size} files`)
   assert.ok(reload.size <= 65, `a reload walks through ${reload.size} files`)
   assert.ok(fault.size <= 21, `a fault adds ${fault.size} files`)
   const ofChaos = [...fault.keys()].filter((file) => file.startsWith('chaos/'))

@@ -263,10 +263,6 @@ class CallSocket {
   head({ status, headers, keepMs }: ReplyHead): boolean {
     const reply = this.#reply
     if (reply === undefined) return true
-    if (status === 101) {
-      this.#break(broken('UND_ERR_SOCKET', 'bad upgrade'))
-      return true
-    }
     if (status >= 200) this.#keepMs = keepMs
     return reply.onReply(status, headers, () => this.#resume(reply))
   }

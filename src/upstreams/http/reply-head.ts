@@ -18,7 +18,7 @@ const MOST_KEEP_MS = 600_000
 /** A connection is given up this long before its server says to close it: a request under way would be lost. */
 const MARGIN_MS = 2_000
 
-const START = /^HTTP\/1\.([01]) (\d{3})(?: [\t\x20-\x7e\x80-\xff]*)?$/
+const START = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/
 
 /**
  * Reads the head of a reply: Latin-1, without the empty line. Returns undefined for a head that readers could take in two
@@ -28,22 +28,15 @@ export function readReplyHead(text: string): ReplyHead | undefined {
   const end = text.indexOf('\r\n')
   const [, minor, digits] = START.exec(end === -1 ? text : text.slice(0, end)) ?? []
   if (digits === undefined) return undefined
-  const fields = end === -1 ? [] : fieldsIn(text.slice(end + 2))
+  const fields = end === -1 ? [] : readFields(text, end + 2, true)
   if (fields === undefined) return undefined
   const status = Number(digits)
   const body = bodyOf(status, fields)
   if (body === undefined) return undefined
-  const options = optionsIn(fields)
-  const isKept =
-    body !== 'close' && (minor === '1' ? !options.includes('close') : options.includes('keep-alive'))
+  // Programs disagree on how a server of HTTP/1.0 asks to keep a connection.
+  const isKept = minor === '1' && body !== 'close' && !optionsIn(fields).includes('close')
   return { status, headers: ReplyHeaders.of(fields), body, keepMs: isKept ? keepMs(fields) : 0 }
 }
-
-/** A folded value counts as one line (RFC 9112, section 5.2). */
-const fieldsIn = (text: string): Fields | undefined =>
-  readFields(text, 0, true) ?? (FOLD.test(text) ? readFields(text.replaceAll(FOLD, ' '), 0, true) : undefined)
-
-const FOLD = /[\t ]*\r\n[\t ]+/g
 
 function bodyOf(status: number, fields: Fields): ReplyHead['body'] | undefined {
   const coding = onlyValue(fields, 'transfer-encoding')
@@ -56,11 +49,11 @@ function bodyOf(status: number, fields: Fields): ReplyHead['body'] | undefined {
   return coding === undefined ? (length ?? 'close') : 'chunks'
 }
 
-/** The options of all `Connection` fields, in lower case. */
+/** The options of all `Connection` fields, in lower case; some servers name the field `Proxy-Connection`. */
 function optionsIn(fields: Fields): readonly string[] {
   const options: string[] = []
   for (let at = 0; at < fields.length; at += 2)
-    if (fields[at] === 'connection')
+    if (fields[at] === 'connection' || fields[at] === 'proxy-connection')
       for (const option of fields[at + 1]!.toLowerCase().split(',')) options.push(option.trim())
   return options
 }

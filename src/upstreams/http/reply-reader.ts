@@ -13,6 +13,9 @@ export interface ReplyTaker {
 /** Longest head of a reply, in bytes. */
 const LONGEST_HEAD = 16 * 1024
 
+/** The status of an upgrade, for which nobody asks. */
+const SWITCHING = 101
+
 const CR = 0x0d
 const LF = 0x0a
 
@@ -21,7 +24,7 @@ export type ReplyFault =
   | 'HPE_INVALID_HEADER_TOKEN'
   | 'HPE_INVALID_CHUNK_SIZE'
   | 'UND_ERR_HEADERS_OVERFLOW'
-  /** Bytes outside of any reply: they must not become the reply to a later request. */
+  /** An upgrade, or bytes outside of any reply: they must not become the reply to a later request. */
   | 'UND_ERR_SOCKET'
 
 /**
@@ -118,7 +121,9 @@ export class ReplyReader {
         return undefined
       }
       const head = this.#headOf(bytes, at, end)
-      if (head === undefined) return 'HPE_INVALID_HEADER_TOKEN'
+      // An interim response that ends the connection precedes no reply.
+      if (head === undefined || (head.status < 200 && head.keepMs === 0)) return 'HPE_INVALID_HEADER_TOKEN'
+      if (head.status === SWITCHING) return 'UND_ERR_SOCKET'
       at = end + END_OF_HEAD.length
       this.#begin(head)
     }

@@ -1,5 +1,7 @@
 import { ChunkReader } from '../../../src/wire/http-chunks.ts'
-import { END_OF_HEAD, lengthIn, onlyValue, readFields } from '../../../src/wire/http-head.ts'
+import { END_OF_HEAD, readFields } from '../../../src/wire/http-head.ts'
+import type { ReplyHead } from '../../../src/upstreams/http/reply-head.ts'
+import { ReplyReader } from '../../../src/upstreams/http/reply-reader.ts'
 import { anyReply, chunkedBody, damagedChunks, damagedReply } from './reply-texts.ts'
 
 type Random = () => number
@@ -36,7 +38,9 @@ export interface ReplySubject {
 
 function openChunks(): Reading {
   let body = ''
-  const reader = new ChunkReader((bytes) => (body += bytes.toString('latin1')))
+  const reader = new ChunkReader((bytes) => {
+    body += bytes.toString('latin1')
+  })
   return {
     read: (bytes) => reader.read(bytes),
     end: () => false,
@@ -52,70 +56,69 @@ function openChunks(): Reading {
   }
 }
 
-/** Longest head that the plain reading takes, in bytes; llhttp takes 16 KiB. */
-const LONGEST_HEAD = 12 * 1024
-
-const STATUS_LINE = /^HTTP\/1\.1 ([2-5]\d\d) [\t\x20-\x7e\x80-\xff]*$/
-
-/** The parts of `src/wire` joined in the plainest way: a head of one line of status, then a body by length or chunks. */
-class PlainReading implements Reading {
-  #head = ''
-  #chunks: ChunkReader | undefined
-  #left = 0
-  status: number | undefined
-  fields: readonly string[] | undefined
-  keepsAlive = false
-  isOver = false
+/** The reader of the sockets for calls. */
+class CallReading implements Reading {
+  /** All bytes read, as Latin-1. */
+  #all = ''
+  #head: ReplyHead | undefined
   body = ''
+  isOver = false
+  readonly #reader = new ReplyReader({
+    head: (head) => {
+      if (head.status >= 200) this.#head = head
+      return true
+    },
+    data: (bytes) => {
+      this.body += bytes.toString('latin1')
+      return true
+    },
+    complete: () => (this.isOver = true),
+  })
+
+  constructor() {
+    this.#reader.begin()
+  }
 
   read(bytes: Buffer): number {
-    let at = 0
-    while (at < bytes.length && this.fields === undefined) {
-      this.#head += String.fromCharCode(bytes[at++]!)
-      if (this.#head.endsWith(END_OF_HEAD) && !this.#readHead(this.#head.slice(0, -END_OF_HEAD.length)))
-        return -1
+    const fault = this.#reader.read(bytes)
+    const before = this.#all
+    this.#all += bytes.toString('latin1')
+    if (!this.isOver) return fault === undefined ? bytes.length : -1
+    // Bytes behind the reply are a fault, but not of this reply. Looks for the least number of bytes that end the reply.
+    let [least, most] = [0, bytes.length]
+    while (least < most) {
+      const middle = (least + most) >> 1
+      const other = new CallReading()
+      other.#reader.read(Buffer.from(before + bytes.toString('latin1', 0, middle), 'latin1'))
+      if (other.isOver) most = middle
+      else least = middle + 1
     }
-    if (at === bytes.length || this.isOver) return at
-    if (this.#chunks !== undefined) {
-      const count = this.#chunks.read(bytes.subarray(at))
-      this.isOver = this.#chunks.isOver
-      return count === -1 ? -1 : at + count
-    }
-    const end = Math.min(bytes.length, at + this.#left)
-    this.body += bytes.toString('latin1', at, end)
-    this.#left -= end - at
-    this.isOver = this.#left === 0
-    return end
+    return least
   }
 
   end(): boolean {
-    return this.#left === Infinity
+    return this.#reader.end()
   }
 
-  #readHead(head: string): boolean {
-    const end = head.indexOf('\r\n')
-    const [, status] = STATUS_LINE.exec(end === -1 ? head : head.slice(0, end)) ?? []
-    const fields = end === -1 ? [] : readFields(head, end + 2, true)
-    if (head.length > LONGEST_HEAD || status === undefined || fields === undefined || /^[23]04$/.test(status))
-      return false
-    const coding = onlyValue(fields, 'transfer-encoding')
-    const declared = onlyValue(fields, 'content-length')
-    if (coding === null || declared === null) return false
-    if (coding !== undefined) {
-      if (coding.toLowerCase() !== 'chunked' || declared !== undefined) return false
-      this.#chunks = new ChunkReader((bytes) => (this.body += bytes.toString('latin1')))
-    } else {
-      const length = declared === undefined ? Infinity : lengthIn(declared)
-      if (length === undefined) return false
-      this.#left = length
-      this.isOver = length === 0
+  get status(): number | undefined {
+    return this.#head?.status
+  }
+
+  get keepsAlive(): boolean {
+    return this.#head !== undefined && this.#head.keepMs > 0
+  }
+
+  /** The fields of the final head; undefined for folded values, which llhttp shows otherwise. */
+  get fields(): readonly string[] | undefined {
+    for (let at = 0; ;) {
+      const end = this.#all.indexOf(END_OF_HEAD, at)
+      if (end === -1) return undefined
+      const head = this.#all.slice(at, end).trimStart()
+      at = end + END_OF_HEAD.length
+      if (/^HTTP\/1\.[01] 1/.test(head)) continue
+      const line = head.indexOf('\r\n')
+      return line === -1 ? [] : readFields(head, line + 2, true)
     }
-    const connection = onlyValue(fields, 'connection')
-    const isUsual = connection === undefined || connection?.toLowerCase() === 'keep-alive'
-    this.keepsAlive = isUsual && onlyValue(fields, 'proxy-connection') === undefined
-    this.status = Number(status)
-    this.fields = fields
-    return true
   }
 }
 
@@ -128,10 +131,10 @@ export const replySubjects: readonly ReplySubject[] = [
     open: openChunks,
   },
   {
-    name: 'a reply that is read by fields, length and chunks has the same status, fields, body and end for llhttp',
+    name: 'a reply that the sockets for calls read has the same status, fields, body and end for llhttp',
     before: '',
     valid: anyReply,
     damaged: damagedReply,
-    open: () => new PlainReading(),
+    open: () => new CallReading(),
   },
 ]

@@ -5,7 +5,7 @@ import type { Millis } from '../../../mesh/clock.ts'
 import { ignore } from '../../../mesh/cancel.ts'
 import { clientOf } from '../../limits/quotas.ts'
 import { MAX_PIPELINED } from '../server.ts'
-import type { EngineCore, Target } from './engine.ts'
+import type { EngineCore, OpenConnection, Target } from './core.ts'
 import { OwnReply, type ReplyCarrier } from './reply.ts'
 import { RequestBody } from './request-body.ts'
 
@@ -30,7 +30,7 @@ interface Head {
  * A connection of an agent, as long as its requests are usual. The first other request, and all that follows, goes to
  * Node's server, which never gives the connection back.
  */
-export class Connection implements ReplyCarrier {
+export class Connection implements OpenConnection, ReplyCarrier {
   readonly #core: EngineCore
   readonly #socket: Socket
   readonly #client: string

@@ -1,48 +1,9 @@
-import type { IncomingHttpHeaders, Server } from 'node:http'
+import type { Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Clock, Millis } from '../../../mesh/clock.ts'
-import type { HttpReply } from '../../../wire/http-reply.ts'
-import type { UsualRequest } from '../../../wire/http-request.ts'
 import type { ServerGuards } from '../server.ts'
 import { Connection } from './connection.ts'
-import type { RequestBody } from './request-body.ts'
-
-/** The endpoint of a request: the name of its server; undefined for all servers together. */
-export interface Target {
-  readonly server: string | undefined
-}
-
-/** Decides which usual requests the engine takes, and handles them. */
-export interface UsualRoute {
-  /** Largest body, in bytes, that `take` takes. */
-  readonly largestWhole: number
-  /** Returns the target of a request, by its head alone; undefined leaves the request to Node's server. */
-  targetOf(request: UsualRequest): Target | undefined
-  /** False leaves the request to Node's server now. */
-  mayTake(target: Target, headers: IncomingHttpHeaders): boolean
-  /** Handles a request with its body: the bytes of `chunk` from `from` to `to`, which are valid during the call only. */
-  take(target: Target, reply: HttpReply, client: string, chunk: Buffer, from: number, to: number): void
-  /** Handles a request whose body arrives in parts. */
-  takeParts(target: Target, reply: HttpReply, client: string, body: RequestBody): void
-}
-
-/** The parts of the engine that its connections use. */
-export interface EngineCore {
-  readonly server: Server
-  readonly route: UsualRoute
-  readonly quotas: ServerGuards['quotas']
-  readonly unread: ServerGuards['unread']
-  /** The line `Date` of a reply. */
-  readonly dateLine: string
-  /** The line `Keep-Alive` of a reply. */
-  readonly keepAliveLine: string
-  /** The lines `Date`, `Connection` and `Keep-Alive` of a reply whose connection stays open. */
-  readonly keptLines: string
-  /** Removes a connection that has closed or that Node's server gets. */
-  forget(connection: Connection): void
-  /** Gives a connection to Node's server. */
-  handOver(socket: Socket): void
-}
+import type { EngineCore, OpenConnection, UsualRoute } from './core.ts'
 
 export interface EngineParts extends ServerGuards {
   readonly clock: Clock
@@ -63,7 +24,7 @@ export class HttpEngine implements EngineCore {
   readonly unread: ServerGuards['unread']
   readonly handOver: (socket: Socket) => void
   readonly #clock: Clock
-  readonly #connections = new Set<Connection>()
+  readonly #connections = new Set<OpenConnection>()
   #isLooking = false
   #dateLine = ''
   #keptLines = ''
@@ -99,7 +60,7 @@ export class HttpEngine implements EngineCore {
     if (!this.#isLooking) this.#lookLater()
   }
 
-  forget(connection: Connection): void {
+  forget(connection: OpenConnection): void {
     this.#connections.delete(connection)
   }
 
