@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { engine } from '../support/engine.ts'
 import { start } from './children.ts'
 
 const START_LIMIT_MS = 30_000
@@ -20,7 +21,7 @@ export function startFixture(name: string, scratch: string): Promise<string> {
 /** Starts the gateway with one server, `fixture`. Resolves with the URL of this server's own route. */
 export async function startGateway(upstream: string, scratch: string): Promise<string> {
   const config = {
-    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
+    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test', ...engine },
     mcpServers: { fixture: { url: upstream } },
   }
   const { data } = await startProgram(config, join(scratch, 'gateway'))

@@ -63,10 +63,10 @@ async function setUp(
   return {
     calls,
     connections: () => count,
-    call(body = '{}', headers: string[] = []) {
+    call(body = '{}', headers: string[] = [], more?: string[]) {
       const recorded = recorder()
       const reply = new HttpReply(recorded.sink, { maxReply: 1_000_000 })
-      calls.dispatch({ method: 'POST', path: '/mcp', headers, body }, reply)
+      calls.dispatch({ method: 'POST', path: '/mcp', headers, more, body }, reply)
       return { ...recorded, reply }
     },
   }
@@ -357,7 +357,7 @@ test('a header of the connection, and a value outside of ASCII, go out as undici
       { engine },
     )
     for (const headers of [['x-a', 'b'], ['x-a', '\xe9'], ['host', 'elsewhere'], ['connection', 'close'], []])
-      await call('{"é":1}', headers).end
+      await call('{"é":1}', headers, ['x-b', 'c']).end
   }
   assert.deepEqual(heads.slice(5), heads.slice(0, 5))
 })

@@ -8,8 +8,10 @@ import type { ReplyHeaders } from './http-status.ts'
 export interface CallRequest {
   readonly method: 'POST' | 'DELETE'
   readonly path: string
-  /** Names and values in turn. Not copied: nobody may change the array. */
+  /** Names and values in turn, equal for many requests. Not copied: nobody may change the array. */
   readonly headers: string[]
+  /** Names and values of this request only. */
+  readonly more?: readonly string[] | undefined
   readonly body?: string
 }
 
@@ -34,6 +36,9 @@ export interface Calls {
   destroy(): Promise<unknown>
 }
 
+export const allHeaders = ({ headers, more }: Pick<CallRequest, 'headers' | 'more'>): string[] =>
+  more === undefined ? headers : headers.concat(more)
+
 /** Calls over a pool of undici. */
 export class PooledCalls implements Calls {
   readonly #pool: Pool
@@ -42,7 +47,9 @@ export class PooledCalls implements Calls {
     this.#pool = new Pool(origin, { ...options, pipelining: 1 })
   }
 
-  dispatch({ method, path, headers, body }: CallRequest, reply: Dispatcher.DispatchHandler): void {
+  dispatch(request: CallRequest, reply: Dispatcher.DispatchHandler): void {
+    const { method, path, body } = request
+    const headers = allHeaders(request)
     const sent =
       body === undefined
         ? { headers }

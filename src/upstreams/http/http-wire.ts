@@ -4,7 +4,7 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LARGE_TEXT } from '../../mesh/work.ts'
 import { connectorOf } from '../../wire/connector.ts'
-import { inSlices } from './calls.ts'
+import { allHeaders, inSlices } from './calls.ts'
 import { type Pools, readTls } from './http-pools.ts'
 import { type Conceal, concealingGiven } from '../server-words.ts'
 import { type HttpReply, transportError } from './http-reply.ts'
@@ -89,12 +89,13 @@ export class HttpWire {
     reply: HttpReply,
     shapes?: readonly WireShape[],
   ): void {
-    const headers = this.#withAgent(this.#headers, own)
+    const more = this.#ofAgent(own)
     const { calls, shaped } = this.#target
     this.#send(reply, (path) => {
-      if (shapes !== undefined && shaped !== undefined)
-        shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
-      else calls.dispatch({ method: 'POST', path, headers, body }, reply)
+      if (shapes !== undefined && shaped !== undefined) {
+        const all = inSlices(body, allHeaders({ headers: this.#headers, more }))
+        shaped.dispatch({ method: 'POST', path, ...all }, reply, shapes)
+      } else calls.dispatch({ method: 'POST', path, headers: this.#headers, more, body }, reply)
     })
   }
 
@@ -176,9 +177,9 @@ export class HttpWire {
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
-    const headers = this.#withAgent(this.#common())
+    const [headers, more] = [this.#common(), this.#ofAgent()]
     const { calls } = this.#target
-    this.#send(reply, (path) => void calls.dispatch({ method: 'DELETE', path, headers }, reply))
+    this.#send(reply, (path) => void calls.dispatch({ method: 'DELETE', path, headers, more }, reply))
   }
 
   /** The headers of every request. */
@@ -187,10 +188,15 @@ export class HttpWire {
   }
 
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
+    return allHeaders({ headers, more: this.#ofAgent(own) })
+  }
+
+  /** Returns the headers of the agent, with those for one message. */
+  #ofAgent(own?: Readonly<Record<string, string>>): string[] | undefined {
     const { agent } = this.#target
-    if (own === undefined && agent === undefined) return headers
+    if (own === undefined && agent === undefined) return undefined
     // Copies in loops, because this runs for every traced call: spreads and `Object.entries` cost ten times as much.
-    const all = headers.slice()
+    const all: string[] = []
     for (const name in agent) if (own === undefined || !Object.hasOwn(own, name)) all.push(name, agent[name]!)
     for (const name in own) all.push(name, own[name]!)
     return all

@@ -1,6 +1,7 @@
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { engine } from '../../support/engine.ts'
 import { until } from '../../support/until.ts'
 import { killAll, Program, type ProgramOptions } from './program.ts'
 import { main as ownMain } from '../../support/main.ts'
@@ -176,7 +177,7 @@ export function configText({
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   return JSON.stringify(
     {
-      gateway: { ...addresses, ...gateway },
+      gateway: { ...addresses, ...engine, ...gateway },
       mcpServers: servers,
       policies,
       chaos,
