@@ -143,6 +143,8 @@ for (const [name, raw] of Object.entries({
     'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
   'another coding': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
   'bare line feeds': 'HTTP/1.1 200 OK\nContent-Length: 2\n\n{}\r\n\r\n',
+  'an interim response with a body':
+    'HTTP/1.1 103 Early Hints\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}',
   'a folded value': 'HTTP/1.1 200 OK\r\nX-A: one\r\n two\r\nContent-Length: 2\r\n\r\n{}',
   'a blank before the colon': 'HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}',
   'a NUL': 'HTTP/1.1 200 OK\r\nX-A: \0\r\nContent-Length: 2\r\n\r\n{}',

@@ -45,7 +45,9 @@ function bodyOf(status: number, fields: Fields): ReplyHead['body'] | undefined {
   if (coding === null || declared === null || (declared !== undefined && length === undefined))
     return undefined
   if (coding !== undefined && (declared !== undefined || coding.toLowerCase() !== 'chunked')) return undefined
-  if (status < 200 || status === 204 || status === 304) return 0
+  // RFC 9110, section 8.6, forbids a body in interim responses; a reader may take a declared one all the same.
+  if (status < 200) return coding === undefined && (length ?? 0) === 0 ? 0 : undefined
+  if (status === 204 || status === 304) return 0
   return coding === undefined ? (length ?? 'close') : 'chunks'
 }
 

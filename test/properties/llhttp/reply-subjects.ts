@@ -111,9 +111,10 @@ class CallReading implements Reading {
   /** The fields of the final head; undefined for folded values, which llhttp shows otherwise. */
   get fields(): readonly string[] | undefined {
     for (let at = 0; ;) {
+      while (this.#all[at] === '\r' || this.#all[at] === '\n') at++
       const end = this.#all.indexOf(END_OF_HEAD, at)
       if (end === -1) return undefined
-      const head = this.#all.slice(at, end).trimStart()
+      const head = this.#all.slice(at, end)
       at = end + END_OF_HEAD.length
       if (/^HTTP\/1\.[01] 1/.test(head)) continue
       const line = head.indexOf('\r\n')
