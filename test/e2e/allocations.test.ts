@@ -35,7 +35,7 @@ for (const [name, [defaults, bytes]] of Object.entries(most))
     const gateway = await Gateway.start(
       {
         servers: { upstream: { url: server.url } },
-        gateway: { limits: { perSession: false, perTenant: false } },
+        gateway: { http: 'own', limits: { perSession: false, perTenant: false } },
         policies: { defaults },
       },
       { nodeArgs: ['--import', probe], env: { ALLOCATIONS: file } },

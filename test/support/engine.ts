@@ -1,5 +1,2 @@
-/**
- * The key `gateway.http` of the gateways under test. `HTTP_ENGINE=node` runs any test on the HTTP engine of Node instead of
- * the default one.
- */
-export const engine = process.env.HTTP_ENGINE === 'node' ? { http: 'node' as const } : {}
+/** The key `gateway.http` of the gateways under test. `HTTP_ENGINE=own` runs any test on the gateway's own HTTP engine. */
+export const engine = process.env.HTTP_ENGINE === 'own' ? { http: 'own' as const } : {}

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
+import { Pool } from 'undici'
 import { nextTurn } from '../../src/mesh/clock.ts'
 import { CallSockets } from '../../src/upstreams/http/call-sockets.ts'
 import { type Calls, PooledCalls } from '../../src/upstreams/http/calls.ts'
@@ -32,7 +33,7 @@ const engines = {
   own: (origin: string, connections: number, timeout: number): Calls =>
     new CallSockets(origin, { connections, headersTimeout: timeout, bodyTimeout: timeout, connect: {} }),
   undici: (origin: string, connections: number, timeout: number): Calls =>
-    new PooledCalls(origin, { connections, headersTimeout: timeout, bodyTimeout: timeout }),
+    new PooledCalls(new Pool(origin, { connections, headersTimeout: timeout, bodyTimeout: timeout })),
 }
 
 /** Starts a server and sockets for calls to it; `take` gets each connection. */

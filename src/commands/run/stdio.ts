@@ -24,6 +24,7 @@ import { HttpListener } from '../../upstreams/http/http-listener.ts'
 import { leave } from '../../upstreams/http/http-post.ts'
 import { HttpReply, type ReplySink } from '../../upstreams/http/http-reply.ts'
 import { OneWayPosts } from '../../upstreams/http/one-way-posts.ts'
+import { PooledCalls } from '../../upstreams/http/calls.ts'
 import { HttpWire } from '../../upstreams/http/http-wire.ts'
 import type { Overlong } from '../../protocol/overlong.ts'
 import { readLines } from '../../upstreams/stdio/lines.ts'
@@ -209,7 +210,7 @@ class Bridge {
     this.#pool = new Pool(origin, { headersTimeout: 0, bodyTimeout: 0, connect: connectorOf() })
     // All messages go out in order over `calls`, so the sockets for one-way posts are never opened.
     const oneWay = new OneWayPosts(origin, { connections: 1 })
-    const pools = { calls: this.#pool, oneWay, streams: this.#pool }
+    const pools = { calls: new PooledCalls(this.#pool), oneWay, streams: this.#pool }
     this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
     this.#wire = this.#bare
   }

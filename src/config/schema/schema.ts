@@ -146,7 +146,7 @@ const gateway = z
       .describe('Separator of server and tool in the names on /mcp; forbidden inside server names.'),
     http: z
       .enum(['own', 'node'])
-      .default('own')
+      .default('node')
       .describe(
         'Engine of HTTP/1.1: `own` reads the usual POST of agents and talks to servers itself, and leaves all else to Node; `node` leaves all to Node and undici. Fixed at boot.',
       ),

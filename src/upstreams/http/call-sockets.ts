@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { buildConnector } from 'undici'
+import { type buildConnector, Pool } from 'undici'
 import { endOfTurn, nextTurn, systemClock, type Millis } from '../../mesh/clock.ts'
 import { LARGE_TEXT } from '../../mesh/work.ts'
 import { connectorOf, socketsOf } from '../../wire/connector.ts'
@@ -27,7 +27,7 @@ export function callsTo(origin: string, options: CallSocketsOptions, engine: Htt
 }
 
 const pooled = (origin: string, { connect, ...options }: CallSocketsOptions) =>
-  new PooledCalls(origin, { ...options, connect: connectorOf(connect) })
+  new PooledCalls(new Pool(origin, { ...options, pipelining: 1, connect: connectorOf(connect) }))
 
 /** Interval between looks at all sockets: silence is known to this accuracy, in milliseconds. */
 const LOOK_MS: Millis = 500
@@ -181,6 +181,8 @@ class CallSocket {
   #quietMs: Millis = 0
   #hasMoved = true
   #error: Error | undefined
+  /** Whether the server's side has ended while the reading was paused. */
+  #hasEnded = false
 
   constructor(
     socket: Socket,
@@ -196,6 +198,8 @@ class CallSocket {
     socket.on('error', (error) => (this.#error ??= error))
     socket.once('close', () => {
       gone(this)
+      // Bytes that came before the end are still to be read.
+      if (this.#hasEnded && this.#error === undefined) return
       this.#fail(this.#error ?? broken('UND_ERR_SOCKET', 'closed'))
     })
   }
@@ -311,18 +315,23 @@ class CallSocket {
 
   #after(fault: ReplyFault | undefined): void {
     if (fault !== undefined) return this.#break(broken(fault, 'the reply does not match HTTP/1.1'))
-    if (this.#reader.isPaused) this.#socket.pause()
+    if (this.#hasEnded && !this.#reader.isPaused) {
+      this.#hasEnded = false
+      this.#onEnd()
+    } else if (this.#reader.isPaused) this.#socket.pause()
     else if (this.#socket.isPaused()) this.#socket.resume()
   }
 
   readonly #onEnd = (): void => {
-    if (!this.#reader.end()) this.#break(broken('UND_ERR_SOCKET', 'other side closed'))
+    if (this.#reader.isPaused) this.#hasEnded = true
+    else if (!this.#reader.end()) this.#break(broken('UND_ERR_SOCKET', 'other side closed'))
   }
 
   /** Ends the socket with an error, and with it the call. */
   #break(error: Error): void {
     this.#error ??= error
-    this.#socket.destroy()
+    if (this.#socket.closed) this.#fail(error)
+    else this.#socket.destroy()
   }
 
   #fail(error: Error): void {

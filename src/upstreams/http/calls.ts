@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { type Dispatcher, Pool } from 'undici'
+import type { Dispatcher, Pool } from 'undici'
 import { nextTurn } from '../../mesh/clock.ts'
 import { LARGE_TEXT } from '../../mesh/work.ts'
 import type { ReplyHeaders } from './http-status.ts'
@@ -43,8 +43,8 @@ export const allHeaders = ({ headers, more }: Pick<CallRequest, 'headers' | 'mor
 export class PooledCalls implements Calls {
   readonly #pool: Pool
 
-  constructor(origin: string, options: Pool.Options) {
-    this.#pool = new Pool(origin, { ...options, pipelining: 1 })
+  constructor(pool: Pool) {
+    this.#pool = pool
   }
 
   dispatch(request: CallRequest, reply: Dispatcher.DispatchHandler): void {
