@@ -37,6 +37,9 @@ export async function startMiddle(subject: Subject, around: Surroundings): Promi
 }
 
 /** Returns the path of a compiled file, relative to this folder. */
+/** `HTTP_ENGINE=own` measures all rows with the gateway's own HTTP engine. */
+const engine = process.env.HTTP_ENGINE === 'own' ? { http: 'own' } : {}
+
 export function script(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url))
 }
@@ -49,7 +52,13 @@ async function startGateway(
   const { children, upstream, scratch, flags } = around
   const file = join(scratch, `${name}.json`)
   const base = {
-    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test', limits: OUT_OF_REACH },
+    gateway: {
+      listen: '127.0.0.1:0',
+      control: '127.0.0.1:0',
+      environment: 'test',
+      limits: OUT_OF_REACH,
+      ...engine,
+    },
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
     policies: WIDE,
   }

@@ -57,7 +57,7 @@ export interface GenerationParts {
   readonly listeners?: () => readonly CallListener[]
   /** Creates the connections to a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
-  /** The engine of calls to HTTP servers; default `own`. */
+  /** The engine of calls to HTTP servers; default `node`. */
   readonly http?: HttpEngineName
 }
 

@@ -33,7 +33,7 @@ interface UpstreamParts {
   readonly withheld?: NonNullable<StdioOptions['withheld']>
   /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
-  /** The engine of calls to HTTP servers; default `own`. */
+  /** The engine of calls to HTTP servers; default `node`. */
   readonly http?: HttpEngineName | undefined
 }
 

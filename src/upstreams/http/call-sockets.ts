@@ -22,7 +22,7 @@ export interface CallSocketsOptions {
 }
 
 /** Returns the sockets for calls to a server. */
-export function callsTo(origin: string, options: CallSocketsOptions, engine: HttpEngineName = 'own'): Calls {
+export function callsTo(origin: string, options: CallSocketsOptions, engine: HttpEngineName = 'node'): Calls {
   return engine === 'own' ? new CallSockets(origin, options) : pooled(origin, options)
 }
 

@@ -63,7 +63,7 @@ export interface HttpOptions extends ReplyLimits {
    */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
-  /** The engine of calls; default `own`. */
+  /** The engine of calls; default `node`. */
   readonly http?: HttpEngineName | undefined
   /** The callers' state at the server; moves with the callers between replicas. */
   readonly states: SessionStates

@@ -44,7 +44,7 @@ interface SseOptions {
   readonly log: Log
   /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
-  /** The engine of calls; default `own`. */
+  /** The engine of calls; default `node`. */
   readonly http?: HttpEngineName | undefined
 }
 
